@@ -81,7 +81,9 @@ class Java:
     def url(self, **settings: object) -> str:
         """The address of the sky, with settings of the driver's."""
         kind = "mysql" if self.is_mysqls else "mariadb"
-        settings = {"user": "tester", "password": "secret", "sslMode" if self.is_mysqls else "useSsl": self._no_tls(), **settings}
+        # MariaDB's driver gives up after 30 s, for which a busy machine can keep it waiting.
+        patient = {"connectTimeout": 120_000}
+        settings = {"user": "tester", "password": "secret", **patient, "sslMode" if self.is_mysqls else "useSsl": self._no_tls(), **settings}
         options = "&".join(f"{name}={value}" for name, value in settings.items())
         return f"jdbc:{kind}://127.0.0.1:{self.server.port}/sky?{options}"
 
@@ -92,7 +94,7 @@ class Java:
         """The lines of what a program saw, as lists of words."""
         command = ["java", JAVA_MEMORY, "-XX:TieredStopAtLevel=1", "-cp", str(self.driver), str(HERE / "clients" / "Jdbc.java"), what]
         command += [self.url(**settings), *(str(argument) for argument in arguments)]
-        outcome = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=120, check=False)
+        outcome = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=300, check=False)
         assert outcome.returncode == 0, outcome.stderr[-3000:]
         return [line.split("\t") for line in outcome.stdout.splitlines()]
 

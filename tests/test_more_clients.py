@@ -508,7 +508,7 @@ def java_lines(variant: str, server: Server, classes: Path) -> dict[str, list[li
     need(bool(files), f"Java's {driver}")
     plain = "sslMode=DISABLED" if driver == MYSQL_DRIVER else "useSsl=false"
     kind = "mysql" if driver == MYSQL_DRIVER else "mariadb"
-    url = f"jdbc:{kind}://127.0.0.1:{server.port}/sky?user=tester&password=secret&{plain}&{settings}"
+    url = f"jdbc:{kind}://127.0.0.1:{server.port}/sky?user=tester&password=secret&connectTimeout=120000&{plain}&{settings}"
     term = "schema" if variant.endswith("-schema") and "information" not in variant else "catalog"
     options = ["-Xmx96m", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8"]
     written = run(["java", *options, "-cp", f"{files[0]}:{classes}", "Metadata", url, term])

@@ -507,7 +507,7 @@ def test_jobs_keep_their_tables(meridian: Meridian, data: Path, tmp_path: Path) 
         assert len(list(kept.iterdir())) == 3
         for job, expected in zip(paths, ("10", None, "1"), strict=True):
             ask(server, f"{job}/phase", {"PHASE": "RUN"})
-            wait_until(lambda job=job: text_of(server, f"{job}/phase") == "COMPLETED", 120, "the job is complete")
+            wait_until(lambda job=job: text_of(server, f"{job}/phase") == "COMPLETED", 600, "the job is complete")
             found = rows_of(ask(server, f"{job}/results/result").text)
             assert expected is None or found == [[expected]]
         assert found
