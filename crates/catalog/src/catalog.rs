@@ -13,8 +13,9 @@ use crate::state::CatalogState;
 use crate::statements::Statements;
 use crate::view::full_name;
 use crate::{
-    CatalogError, Chunk, Database, DatabaseChange, Expiry, LoadId, NewDatabase, PartContents,
-    PostgresAddress, Releases, Rights, Table, TableSpec, View, ViewQuery, fold_name,
+    CatalogError, Chunk, Column, Database, DatabaseChange, Expiry, LoadId, NewDatabase,
+    PartContents, PostgresAddress, Releases, Rights, Table, TableChange, TableSpec, View,
+    ViewQuery, fold_name,
 };
 
 /// What exists in one data directory. Cheap to clone: clones share their connections.
@@ -57,6 +58,28 @@ pub struct Append<'a> {
     /// Match tables of the database, by name, that may have pairs with keys which this part of a director brings: these pairs
     /// lie elsewhere, and the tables are not taken for placed by the director from now on.
     pub unsettled: &'a [String],
+}
+
+/// Columns that a table gets behind those that it has. The files of its parts from before lack them: they are NULL in these rows.
+#[derive(Debug, Clone, Copy)]
+pub struct NewColumns<'a> {
+    /// The table as it was, which must have the same columns, placement and directors still.
+    pub table: &'a Table,
+    /// The columns, which may be NULL.
+    pub columns: &'a [Column],
+}
+
+/// A view that is changed together with tables that it reads.
+#[derive(Debug, Clone)]
+pub struct ChangedView {
+    /// Its database.
+    pub database: String,
+    /// Its name. The view is there.
+    pub name: String,
+    /// What it is made of from now on. Whether that can be planned is for the caller to know.
+    pub query: ViewQuery,
+    /// What is said of it beside what was said before.
+    pub said: TableChange,
 }
 
 impl Catalog {
@@ -312,15 +335,28 @@ impl Catalog {
     /// As for [`Catalog::publish`]; and [`CatalogError::TableChanged`] if the table has been dropped or replaced since the
     /// load began. Nothing has changed then, and the load is still running.
     pub async fn append(&self, append: Append<'_>) -> Result<(), CatalogError> {
-        self.rows.append(&[append], &utc_now()).await
+        self.rows.append(&[append], &[], &[], &utc_now()).await
     }
 
-    /// Adds parts at the ends of several tables' lists: all of them become visible together.
+    /// Adds parts at the ends of several tables' lists, after columns were added to them: `appends` know the tables with these. All of it
+    /// becomes visible together, and so do the views as they are to be then.
     ///
     /// # Errors
-    /// As for [`Catalog::append`], for any of them.
-    pub async fn append_all(&self, appends: &[Append<'_>]) -> Result<(), CatalogError> {
-        self.rows.append(appends, &utc_now()).await
+    /// As for [`Catalog::append`], for any of them; a column may not be NULL, has a name that cannot be used or that another one has; one of
+    /// the tables is a match table, or one of the views is not there.
+    pub async fn append_all(
+        &self,
+        appends: &[Append<'_>],
+        columns: &[NewColumns<'_>],
+        views: &[ChangedView],
+    ) -> Result<(), CatalogError> {
+        for new in columns {
+            new.check()?;
+        }
+        for view in views {
+            view.query.check(&full_name(&view.database, &view.name))?;
+        }
+        self.rows.append(appends, columns, views, &utc_now()).await
     }
 
     /// Puts one part in the place of several that follow each other in a table's list and hold the same rows.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::catalog::check_name;
-use crate::{CatalogError, NewDatabase, TableKind, TableSpec, fold_name};
+use crate::{CatalogError, NewColumns, NewDatabase, TableKind, TableSpec, fold_name};
 
 impl NewDatabase {
     /// The partitioning in words, for messages.
@@ -27,6 +27,24 @@ impl NewDatabase {
             database: self.name.clone(),
             reason: reason.to_owned(),
         })
+    }
+}
+
+impl NewColumns<'_> {
+    pub(crate) fn check(&self) -> Result<(), CatalogError> {
+        let mut spec = self.table.spec.clone();
+        if spec.kind == TableKind::Match {
+            // Its files have columns of their own behind those that are declared.
+            return Err(spec.reject("columns cannot be added to a match table"));
+        }
+        if let Some(column) = self.columns.iter().find(|column| !column.nullable) {
+            let name = &column.name;
+            return Err(spec.reject(format!(
+                "the column {name} cannot be added: it is NOT NULL, and rows from before do not have it"
+            )));
+        }
+        spec.columns.extend_from_slice(self.columns);
+        spec.check()
     }
 }
 

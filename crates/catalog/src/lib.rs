@@ -40,7 +40,7 @@ mod table;
 mod view;
 
 pub use access::{make_directories, writable_file};
-pub use catalog::{Append, Catalog, Publication, Superseded};
+pub use catalog::{Append, Catalog, ChangedView, NewColumns, Publication, Superseded};
 pub use clock::{utc_now, utc_text};
 pub use column::{Column, ColumnType};
 pub use copy::{CATALOG_FILE, copy_database};

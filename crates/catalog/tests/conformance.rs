@@ -11,9 +11,10 @@
 mod support;
 
 use meridian_catalog::{
-    Append, Catalog, CatalogError, Change, Chunk, ColumnChange, ColumnMetadata, DatabaseChange,
-    Expiry, LoadId, LoadLock, NewDatabase, OtherDatabase, PartContents, Publication, Rights,
-    ScanLane, Table, TableChange, TableMetadata, TableSpec, ViewQuery,
+    Append, Catalog, CatalogError, Change, ChangedView, Chunk, Column, ColumnChange,
+    ColumnMetadata, ColumnType, DatabaseChange, Expiry, LoadId, LoadLock, NewColumns, NewDatabase,
+    OtherDatabase, PartContents, Publication, Rights, ScanLane, Table, TableChange, TableMetadata,
+    TableSpec, ViewQuery,
 };
 use support::private_postgres::PostgresPlace;
 use support::{
@@ -507,7 +508,10 @@ async fn parts_of_several_tables_are_appended_together_or_not_at_all(place: impl
         contents: contents(&tables[at].spec, &more),
         unsettled: &[],
     };
-    catalog.append_all(&[append(0), append(1)]).await.unwrap();
+    catalog
+        .append_all(&[append(0), append(1)], &[], &[])
+        .await
+        .unwrap();
     for (table, load) in tables.iter().zip(&loads) {
         let now = shown(&reader, "d", &table.spec.name).await;
         assert_eq!(now.parts.last().map(|part| part.load), Some(*load));
@@ -525,7 +529,7 @@ async fn parts_of_several_tables_are_appended_together_or_not_at_all(place: impl
         unsettled: &[],
     };
     let error = catalog
-        .append_all(&[append(0), append(1)])
+        .append_all(&[append(0), append(1)], &[], &[])
         .await
         .unwrap_err();
     assert!(
@@ -533,6 +537,105 @@ async fn parts_of_several_tables_are_appended_together_or_not_at_all(place: impl
         "{error}"
     );
     assert_eq!(shown(&reader, "d", "Object").await, then);
+    assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
+}
+
+/// A part, columns and views change in one transaction, or none of them does.
+async fn columns_are_added_with_parts(place: impl Place) {
+    let (catalog, reader) = (place.open().await, place.open().await);
+    load(&catalog, &director("d", "Object"), &chunks(4, 3))
+        .await
+        .unwrap();
+    let then = shown(&reader, "d", "Object").await;
+    let names: Vec<String> = vec!["objectId".to_owned()];
+    let of_view = |columns: &[String]| ViewQuery {
+        definition: format!("SELECT {} FROM Object", columns.join(", ")),
+        default_database: Some("d".to_owned()),
+        columns: columns.to_vec(),
+        headings: columns.to_vec(),
+        position: None,
+    };
+    (catalog
+        .create_view("d", "Seen", &of_view(&names), None, false)
+        .await)
+        .unwrap();
+    let column = |name: &str, nullable| Column {
+        name: name.to_owned(),
+        ty: ColumnType::Float64,
+        nullable,
+        declared: None,
+    };
+    let added = [column("later", true), column("Latest", true)];
+    let mut table = then.clone();
+    table.spec.columns.extend_from_slice(&added);
+    let wider = [names, vec!["later".to_owned()]].concat();
+    let of_column = ColumnChange {
+        description: Change::Set("Later.".to_owned()),
+        ..ColumnChange::default()
+    };
+    let said = TableChange {
+        columns: [("later".to_owned(), of_column)].into(),
+        ..TableChange::default()
+    };
+    let view = |name: &str| ChangedView {
+        database: "d".to_owned(),
+        name: name.to_owned(),
+        query: of_view(&wider),
+        said: said.clone(),
+    };
+    let load = catalog.begin_load("d", "Object").await.unwrap();
+    let more = chunks(2, 5);
+    let append = Append {
+        load,
+        table: &table,
+        contents: contents(&table.spec, &more),
+        unsettled: &[],
+    };
+    let (not_null, twice) = ([column("later", false)], [column("OBJECTID", true)]);
+    for (columns, name) in [
+        (&not_null[..], "Seen"),
+        (&twice, "Seen"),
+        (&added[..1], "Seen"),
+        (&added, "Other"),
+    ] {
+        let new = NewColumns {
+            table: &then,
+            columns,
+        };
+        let append = std::slice::from_ref(&append);
+        let outcome = catalog.append_all(append, &[new], &[view(name)]).await;
+        outcome.unwrap_err();
+        assert_eq!(shown(&reader, "d", "Object").await, then);
+        let seen = reader.view("d", "Seen").await.unwrap().unwrap();
+        assert_eq!(seen.query.columns.len(), 1);
+    }
+    let new = NewColumns {
+        table: &then,
+        columns: &added,
+    };
+    let done = catalog.append_all(&[append], &[new], &[view("seen")]).await;
+    done.unwrap();
+    let now = shown(&reader, "d", "Object").await;
+    assert_eq!((&now.spec, now.placement), (&table.spec, then.placement));
+    assert_eq!(now.parts.last().map(|part| part.load), Some(load));
+    let seen = reader.view("d", "Seen").await.unwrap().unwrap();
+    assert_eq!((&seen.name[..], &seen.query), ("Seen", &of_view(&wider)));
+    let description = &seen.metadata.columns["later"].description;
+    assert_eq!(description.as_deref(), Some("Later."));
+    // Without a part, and not twice.
+    let last = [column("last", true)];
+    let new = NewColumns {
+        table: &now,
+        columns: &last,
+    };
+    catalog.append_all(&[], &[new], &[]).await.unwrap();
+    let error = catalog.append_all(&[], &[new], &[]).await.unwrap_err();
+    assert!(
+        matches!(error, CatalogError::TableChanged { .. }),
+        "{error}"
+    );
+    let columns = shown(&reader, "d", "Object").await.spec.columns;
+    assert_eq!(columns.last(), Some(&last[0]));
     assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
 }
 
@@ -1469,6 +1572,7 @@ conformance!(
     a_database_is_repartitioned_all_at_once,
     parts_are_appended_merged_and_dropped,
     parts_of_several_tables_are_appended_together_or_not_at_all,
+    columns_are_added_with_parts,
     an_append_to_another_table_than_it_began_with_is_rejected,
     appended_keys_unsettle_match_tables,
     tables_and_databases_are_dropped,

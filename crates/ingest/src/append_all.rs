@@ -3,13 +3,16 @@
 //!
 //! The load locks of all tables are held from before the first one begins until the parts are visible, and so is the lock of the
 //! director's family: nobody else places keys meanwhile. Children are placed by the director as it will be.
+//!
+//! Columns of the new rows that a table does not have are added to it in the same transaction, and are NULL in its rows from before.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use catalog::{
-    Append, Catalog, Chunk, LoadId, LoadLock, PartContents, Table, TableKind, fold_name,
+    Append, Catalog, ChangedView, Chunk, Column, LoadId, LoadLock, NewColumns, PartContents, Table,
+    TableKind, fold_name,
 };
 use store::LoadDir;
 
@@ -17,6 +20,7 @@ use crate::append::{adopt, same_placements};
 use crate::directors::{Directors, Family, open_parts, wait_for_lock};
 use crate::error::IngestError;
 use crate::fault;
+use crate::format::columns_of;
 use crate::format::made::RowSource;
 use crate::leftovers::clean_up;
 use crate::load::{Transaction, WrittenLoad, blocking, check_existing};
@@ -30,7 +34,7 @@ use crate::request::LoadRequest;
 pub struct TableRows {
     /// The table, which exists.
     pub table: String,
-    /// Its new rows.
+    /// Its new rows. Columns of theirs that it does not have come behind those that it has.
     pub rows: Arc<dyn RowSource>,
 }
 
@@ -47,6 +51,8 @@ pub struct AppendAllRequest {
     pub source: String,
     /// How many rows the table of this name has when the parts are to be appended; otherwise somebody else has been here.
     pub expects: Option<(String, u64)>,
+    /// Views that change with the columns of the tables.
+    pub views: Vec<ChangedView>,
     /// The memory budget in bytes.
     pub memory: Option<u64>,
     /// Threads that read and write; all cores when absent.
@@ -64,7 +70,8 @@ pub struct AppendedPart {
     pub rows: u64,
 }
 
-/// Appends rows to several tables. Tables without new rows get no part. On an error nothing is visible, and no file is left.
+/// Appends rows to several tables. Tables without new rows get no part, and new columns all the same. On an error nothing is visible, and no
+/// file is left.
 ///
 /// # Errors
 /// Every [`IngestError`] is a sentence for the person who requested it; [`IngestError::is_change`] of one if a table is not as expected.
@@ -107,6 +114,13 @@ async fn append_into(
     outcome
 }
 
+/// The columns of new rows that a table does not have.
+fn new_columns(table: &Table, rows: &TableRows) -> Result<Vec<Column>, IngestError> {
+    let columns = columns_of(&rows.rows.schema(), Path::new(&rows.table))?.into_iter();
+    let is_new = |column: &Column| table.spec.column(&column.name).is_none();
+    Ok(columns.filter(is_new).collect())
+}
+
 async fn lock_tables(request: &AppendAllRequest) -> Result<Vec<LoadLock>, IngestError> {
     let mut names: Vec<&String> = request.tables.iter().map(|it| &it.table).collect();
     // In one order, whoever asks.
@@ -121,6 +135,9 @@ async fn lock_tables(request: &AppendAllRequest) -> Result<Vec<LoadLock>, Ingest
 
 /// A table whose new part is written, or is being written.
 struct AppendedLoad {
+    /// As it was.
+    before: Table,
+    /// With its new columns.
     table: Table,
     transaction: Transaction,
     written: Option<WrittenLoad>,
@@ -144,7 +161,7 @@ impl Run {
         }
         self.progress.enter(Phase::Publishing, 0);
         fault::reached("before-publish")?;
-        let appended = self.publish(&request.source).await?;
+        let appended = self.publish(request).await?;
         // What fails from here on must not undo what everybody sees.
         if let Err(error) = fault::reached("after-publish") {
             tracing::warn!(%error, "the parts are published");
@@ -170,8 +187,14 @@ impl Run {
         let found = self.catalog.table(&request.database, &rows.table).await?;
         let of_table = adopt(of_table, &found.ok_or_else(missing)?)?;
         clean_up(&self.catalog, &of_table).await?;
-        let table = check_existing(&self.catalog, &of_table).await?;
-        let table = table.ok_or_else(missing)?;
+        let before = check_existing(&self.catalog, &of_table).await?;
+        let before = before.ok_or_else(missing)?;
+        let mut table = before.clone();
+        table.spec.columns.extend(new_columns(&before, rows)?);
+        let of_table = LoadRequest {
+            declared: Some(table.spec.columns.clone()),
+            ..of_table
+        };
         let directors = self.directors_of(&of_table, &table).await?;
         same_placements(&table, &directors)?;
         let family = self.siblings(&of_table, &table).await?;
@@ -180,6 +203,7 @@ impl Run {
             .begin_load(&request.database, &rows.table)
             .await?;
         self.done.push(AppendedLoad {
+            before,
             table: table.clone(),
             transaction: Transaction {
                 catalog: self.catalog.clone(),
@@ -279,7 +303,10 @@ impl Run {
         Ok(Family::of(children))
     }
 
-    async fn publish(&mut self, source: &str) -> Result<Vec<AppendedPart>, IngestError> {
+    async fn publish(
+        &mut self,
+        request: &AppendAllRequest,
+    ) -> Result<Vec<AppendedPart>, IngestError> {
         let unsettled = self.family.unsettled().to_vec();
         let mut appends = Vec::new();
         let mut appended = Vec::new();
@@ -287,7 +314,7 @@ impl Run {
             let Some(written) = done.written.as_ref().filter(|it| it.outcome.rows > 0) else {
                 continue;
             };
-            let contents: PartContents<'_> = written.contents(source);
+            let contents: PartContents<'_> = written.contents(&request.source);
             appended.push(AppendedPart {
                 table: done.table.spec.name.clone(),
                 load: done.transaction.load,
@@ -303,8 +330,18 @@ impl Run {
                 },
             });
         }
-        self.catalog.append_all(&appends).await?;
-        drop(appends);
+        let with_columns = |done| {
+            let AppendedLoad { before, table, .. }: &AppendedLoad = done;
+            let columns = &table.spec.columns[before.spec.columns.len()..];
+            (!columns.is_empty()).then_some(NewColumns {
+                table: before,
+                columns,
+            })
+        };
+        let columns: Vec<NewColumns<'_>> = self.done.iter().filter_map(with_columns).collect();
+        let appended_all = self.catalog.append_all(&appends, &columns, &request.views);
+        appended_all.await?;
+        drop((appends, columns));
         // Those that have no rows.
         let is_published =
             |done: &AppendedLoad| (appended.iter()).any(|part| part.load == done.transaction.load);

@@ -8,7 +8,7 @@ use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Int32Type, Schema, SchemaRef};
 use catalog::{Chunk, Table, TableKind};
 use futures::StreamExt;
-use store::{LoadDir, OpenFiles, ScanRequest, arrow_schema};
+use store::{LoadDir, OpenFiles, ScanRequest, arrow_schema, numbers_in_file};
 use tokio::runtime::Handle;
 
 use crate::format::made::{MadeBatches, RowSource};
@@ -68,9 +68,7 @@ impl StoredRows {
         let path = self.dirs[*number].chunk_path(chunk.file);
         let file = self.files.get(&path, chunk.chunk).await;
         let file = file.map_err(|e| e.to_string())?;
-        let place = |name: &String| file.schema().index_of(name);
-        let names = self.schema.fields().iter().map(|field| field.name());
-        let projection: Result<Vec<usize>, _> = names.map(place).collect();
+        let projection = numbers_in_file(&self.schema, file.schema());
         Ok(file.scan(ScanRequest {
             projection: projection.map_err(|e| format!("{}: {e}", path.display()))?,
             filter: None,

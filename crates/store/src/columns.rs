@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef as ArrowArrayRef, AsArray};
+use arrow::array::{Array, ArrayRef as ArrowArrayRef, AsArray, new_null_array};
 use arrow::datatypes::{Field, FieldRef, Fields};
 use arrow::error::ArrowError;
 use vortex::array::{MaskFuture, VortexSessionExecute};
@@ -80,6 +80,8 @@ enum Source {
     Block,
     /// By Vortex's reader, since it is not laid out in blocks: what to read, and the field as the type of a struct.
     Reader(BoundExpression, Field),
+    /// Nowhere: the file was written before its table had the column, which is NULL in all of its rows.
+    Missing,
 }
 
 impl Columns {
@@ -87,10 +89,12 @@ impl Columns {
     pub fn new(file: &OpenFile, columns: &[usize], fields: &Fields) -> Result<Self, StoreError> {
         let columns = columns.iter().zip(fields).map(|(number, field)| {
             let own = file.schema().fields().len();
-            if *number >= own {
+            if *number >= own && !field.is_nullable() {
                 return Err(StoreError::WrongScan {
                     path: file.path().to_owned(),
-                    message: format!("it has {own} columns"),
+                    message: format!(
+                        "it has {own} columns, and none may be missing that is NOT NULL"
+                    ),
                 });
             }
             Ok(Column {
@@ -127,7 +131,8 @@ impl Columns {
     /// Lets the system fetch what reading blocks of these columns will need and is neither in memory nor in the page cache: the
     /// disk is then requested much at once, and not for a block after the other.
     pub fn read_ahead(&self, file: &OpenColumns, blocks: &[u64]) {
-        for column in &self.0 {
+        let stored = |column: &&Column| !matches!(column.source, Source::Missing);
+        for column in self.0.iter().filter(stored) {
             let is_kept = |block: u64| {
                 let decoded = file.decoded.as_ref();
                 decoded.is_some_and(|it| it.has(column.number, block))
@@ -155,6 +160,9 @@ impl Columns {
 
 impl Source {
     fn of(file: &OpenFile, number: usize, field: &FieldRef) -> VortexResult<Self> {
+        if number >= file.schema().fields().len() {
+            return Ok(Self::Missing);
+        }
         if file.columns.has(number) {
             return Ok(Self::Block);
         }
@@ -170,6 +178,9 @@ impl Column {
         rows: &Range<u64>,
         mask: &Mask,
     ) -> Result<ArrowArrayRef, StoreError> {
+        if let Source::Missing = self.source {
+            return Ok(self.nulls(mask.true_count()));
+        }
         let Some(decoded) = &file.decoded else {
             return self.decode_and_count(file, rows, mask).await;
         };
@@ -202,6 +213,10 @@ impl Column {
         Ok(array)
     }
 
+    fn nulls(&self, rows: usize) -> ArrowArrayRef {
+        new_null_array(self.field.data_type(), rows)
+    }
+
     async fn decode_and_count(
         &self,
         file: &OpenColumns,
@@ -224,6 +239,7 @@ impl Column {
                 return file.blocks.read(self.number, rows, mask, &self.field).await;
             }
             Source::Reader(expression, target) => (expression, target),
+            Source::Missing => return Ok(self.nulls(mask.true_count())),
         };
         let failed = |what, error: VortexError| StoreError::vortex(what, &file.path, &error);
         let array = file

@@ -28,6 +28,13 @@ pub trait RowCondition: Debug + Send + Sync {
         columns: &[ArrowArrayRef],
         rows: usize,
     ) -> Result<BooleanArray, Arc<dyn Error + Send + Sync>>;
+
+    /// Whether it may keep rows in which the columns from this number on are NULL, as they are in a file that lacks them. Where it says that
+    /// it does not, the file is not read.
+    fn may_keep_without(&self, from: usize) -> bool {
+        let _ = from;
+        true
+    }
 }
 
 /// What every wanted row meets, to be shared by the scans of a query.
@@ -37,6 +44,8 @@ pub trait RowCondition: Debug + Send + Sync {
 #[derive(Debug)]
 pub struct Hint {
     pub(crate) expression: Expression,
+    /// The greatest number of a column that it names.
+    last_column: usize,
     asked: AtomicUsize,
     useful: AtomicUsize,
 }
@@ -47,10 +56,11 @@ impl Hint {
     /// It goes on being requested if it was useful once in so many times.
     const USEFUL_ENOUGH: usize = 16;
 
-    /// A condition on the file's columns.
-    pub fn new(expression: Expression) -> Arc<Self> {
+    /// A condition on the file's columns, of which `last_column` is the greatest number. A file that lacks that is not requested it.
+    pub fn new(expression: Expression, last_column: usize) -> Arc<Self> {
         Arc::new(Self {
             expression,
+            last_column,
             asked: AtomicUsize::new(0),
             useful: AtomicUsize::new(0),
         })
@@ -59,6 +69,11 @@ impl Hint {
     /// How often zone maps have been requested it.
     pub fn times_asked(&self) -> usize {
         self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Whether a file with so many columns has those that it names.
+    pub(crate) fn fits(&self, columns: usize) -> bool {
+        self.last_column < columns
     }
 
     pub(crate) fn is_worth_asking(&self) -> bool {

@@ -38,7 +38,8 @@ const FEW_BLOCKS: usize = 4;
 #[derive(Debug, Clone)]
 pub struct ScanRequest {
     /// Columns, as numbers within the file, in the order wanted, each at most once. None at all
-    /// gives batches that have a number of rows only.
+    /// gives batches that have a number of rows only. One beyond the last column of the file, which was
+    /// written before the table had it, is NULL.
     pub projection: Vec<usize>,
     /// Rows for which this is not true (false or NULL) are left out; it names the file's columns.
     pub filter: Option<Expression>,
@@ -118,17 +119,22 @@ impl OpenFile {
             None => Vec::new(),
         };
         let (condition, rest, places) = self.split_columns(&request)?;
-        let ranges = match &request.ranges {
+        let mut ranges = match &request.ranges {
             Some(ranges) => {
                 check_ranges(ranges, self.num_rows()).map_err(wrong)?;
                 ranges.clone()
             }
             None => std::iter::once(0..self.num_rows()).collect(),
         };
+        if self.lacks_what_is_wanted(&request) {
+            ranges.clear();
+        }
         let mut hints: Vec<(BoundExpression, Option<Arc<Hint>>)> = Vec::new();
         if ranges.iter().map(rows).sum::<usize>() >= WORTH_PRUNING {
             hints.extend(conjuncts.iter().map(|conjunct| (conjunct.clone(), None)));
-            for hint in request.hints.iter().filter(|hint| hint.is_worth_asking()) {
+            let own = self.schema().fields().len();
+            let is_asked = |hint: &&Arc<Hint>| hint.fits(own) && hint.is_worth_asking();
+            for hint in request.hints.iter().filter(is_asked) {
                 for part in bind(&hint.expression)? {
                     hints.push((part, Some(Arc::clone(hint))));
                 }
@@ -154,6 +160,16 @@ impl OpenFile {
                 .filter(|range| !range.is_empty())
                 .collect(),
             ahead: 0,
+        })
+    }
+
+    /// Whether no row meets the condition, since the file lacks columns of it.
+    fn lacks_what_is_wanted(&self, request: &ScanRequest) -> bool {
+        let own = self.schema().fields().len();
+        let condition = request.condition.as_ref();
+        condition.is_some_and(|condition| {
+            let is_missing = |column: &usize| *column >= own;
+            condition.columns().iter().any(is_missing) && !condition.may_keep_without(own)
         })
     }
 

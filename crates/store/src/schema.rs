@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow::error::ArrowError;
 use catalog::{Column, ColumnType};
 
 /// The Arrow schema of a table with these columns, in this order: text and bytes as views, dates as
@@ -13,6 +14,21 @@ pub fn arrow_schema(columns: &[Column]) -> SchemaRef {
         .map(|column| Field::new(&column.name, arrow_type(column.ty), column.nullable))
         .collect::<Vec<_>>();
     Arc::new(Schema::new(fields))
+}
+
+/// The numbers of a table's columns in a file of its rows, for a scan. A file from before the table had its last columns has those that were
+/// there then: the others follow them, and are NULL in all of its rows.
+///
+/// # Errors
+/// The file lacks a column that is not behind all of those that it has.
+pub fn numbers_in_file(table: &Schema, file: &Schema) -> Result<Vec<usize>, ArrowError> {
+    let own = file.fields().len();
+    let columns = table.fields().iter().enumerate();
+    let number = |(at, field): (usize, &Arc<Field>)| match file.index_of(field.name()) {
+        Err(_) if at >= own => Ok(at),
+        found => found,
+    };
+    columns.map(number).collect()
 }
 
 fn arrow_type(ty: ColumnType) -> DataType {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::slice;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, new_null_array};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Int64Type, SchemaRef};
 use arrow::error::ArrowError;
@@ -113,13 +113,21 @@ impl OpenFile {
         if rows.is_empty() || rows.end > first + ROWS_PER_BLOCK as u64 {
             return Ok(None);
         }
+        let own = self.schema().fields().len();
+        let (start, mask) = (len(&(first..rows.start)), Mask::new_true(len(rows)));
         let fields = columns.iter().zip(schema.fields());
-        let kept = fields.map(|(column, field)| decoded.kept(*column, block, field.data_type()));
+        let kept = fields.map(|(column, field)| match *column < own {
+            true => decoded.kept(*column, block, field.data_type()).map(Some),
+            false => field.is_nullable().then_some(None),
+        });
         let Some(kept) = kept.collect::<Option<Vec<_>>>() else {
             return Ok(None);
         };
-        let (start, mask) = (len(&(first..rows.start)), Mask::new_true(len(rows)));
-        let arrays = kept.iter().map(|block| rows_of(block, start, &mask));
+        let arrays = kept.iter().zip(schema.fields());
+        let arrays = arrays.map(|(block, field)| match block {
+            Some(block) => rows_of(block, start, &mask),
+            None => Ok(new_null_array(field.data_type(), len(rows))),
+        });
         let arrays = arrays
             .collect::<Result<_, ArrowError>>()
             .map_err(|error| StoreError::vortex("decode", self.path(), &error.into()))?;

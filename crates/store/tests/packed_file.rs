@@ -138,7 +138,7 @@ fn requests(file: &ChunkFile, ranges: &[Range<u64>]) -> Vec<ScanRequest> {
     };
     let conditioned = ScanRequest {
         condition: Some(faint(400.0)),
-        hints: vec![Hint::new(gt_eq(col("flux"), lit(0.0_f64)))],
+        hints: vec![Hint::new(gt_eq(col("flux"), lit(0.0_f64)), 1)],
         ..of_sub_chunks.clone()
     };
     let apart = file
@@ -312,7 +312,7 @@ async fn blocks_that_span_chunks_are_excluded_for_none_of_them_wrongly() {
             let bound = gt_eq(col("key"), lit(least));
             let filtered = ScanRequest {
                 filter: Some(bound.clone()),
-                hints: vec![Hint::new(bound)],
+                hints: vec![Hint::new(bound, 0)],
                 ..request(&schema(), &EVERY)
             };
             assert_eq!(scan(&chunk, filtered).await.unwrap(), expected, "{least}");

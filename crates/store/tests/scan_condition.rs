@@ -11,11 +11,11 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock, Mutex};
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, new_null_array};
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::{Fields, Int64Type};
+use arrow::datatypes::{DataType, Field, Fields, Int64Type, Schema, SchemaRef};
 use common::{Sample, all_types, request, sample, scan, slices};
-use meridian_store::{ChunkFile, Hint, RowCondition, StoreError};
+use meridian_store::{ChunkFile, DecodedBlocks, Hint, RowCondition, StoreError, numbers_in_file};
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 use vortex::expr::{col, gt_eq, lit};
@@ -151,7 +151,7 @@ async fn hints_spare_reading_and_drop_no_row() {
     let file = ChunkFile::open(&sample.path).await.unwrap();
     let condition = KeyCondition::new(&[0], |key| Some(key >= 59_990));
     let mut wanted = request(&all_types(), &[0, 11]);
-    wanted.hints = vec![Hint::new(gt_eq(col("key"), lit(59_990_i64)))];
+    wanted.hints = vec![Hint::new(gt_eq(col("key"), lit(59_990_i64)), 0)];
     wanted.condition = Some(condition.clone());
     let read = scan(&file, wanted).await.unwrap();
     assert_eq!(
@@ -161,7 +161,7 @@ async fn hints_spare_reading_and_drop_no_row() {
     // Only the last block was read, and all of it was tested: a hint is no condition.
     assert_eq!(condition.asked(), (49_152..60_000).collect::<Vec<_>>());
     let mut hinted = request(&all_types(), &[0]);
-    hinted.hints = vec![Hint::new(gt_eq(col("key"), lit(59_990_i64)))];
+    hinted.hints = vec![Hint::new(gt_eq(col("key"), lit(59_990_i64)), 0)];
     assert_eq!(
         scan(&file, hinted).await.unwrap().num_rows(),
         60_000 - 49_152
@@ -183,8 +183,8 @@ async fn a_condition_that_fails_ends_the_scan_with_its_words() {
 async fn a_hint_that_excludes_nothing_is_given_up_and_another_is_not() {
     let sample = sample(60_000).await;
     let file = ChunkFile::open(&sample.path).await.unwrap();
-    let useless = Hint::new(gt_eq(col("key"), lit(0_i64)));
-    let useful = Hint::new(gt_eq(col("key"), lit(59_000_i64)));
+    let useless = Hint::new(gt_eq(col("key"), lit(0_i64)), 0);
+    let useful = Hint::new(gt_eq(col("key"), lit(59_000_i64)), 0);
     for _ in 0..30 {
         let mut wanted = request(&all_types(), &[0]);
         wanted.hints = vec![Arc::clone(&useless), Arc::clone(&useful)];
@@ -195,4 +195,118 @@ async fn a_hint_that_excludes_nothing_is_given_up_and_another_is_not() {
         );
     }
     assert_eq!((useless.times_asked(), useful.times_asked()), (6, 30));
+}
+
+/// A condition on two columns that the files of the table had not got, the first of which is wanted to be NULL.
+#[derive(Debug)]
+struct OfLaterColumns {
+    fields: Fields,
+    may_be_null: bool,
+}
+
+impl RowCondition for OfLaterColumns {
+    fn columns(&self) -> &[usize] {
+        &[18, 0, 19]
+    }
+
+    fn fields(&self) -> &Fields {
+        &self.fields
+    }
+
+    fn keep(
+        &self,
+        columns: &[ArrayRef],
+        rows: usize,
+    ) -> Result<BooleanArray, Arc<dyn Error + Send + Sync>> {
+        assert!(self.may_be_null, "a file is read of which no row is wanted");
+        for at in [0, 2] {
+            assert_eq!(columns[at].len(), rows);
+            assert_eq!(columns[at].logical_null_count(), rows);
+        }
+        let keys = columns[1].as_primitive::<Int64Type>();
+        Ok(keys.values().iter().map(|key| Some(key % 7 == 0)).collect())
+    }
+
+    fn may_keep_without(&self, from: usize) -> bool {
+        assert_eq!(from, 18);
+        self.may_be_null
+    }
+}
+
+/// The columns of all types, and after them two that a table has got later.
+fn with_later_columns(nullable: bool) -> SchemaRef {
+    let later = [
+        Field::new("later", DataType::Utf8View, true),
+        Field::new("latest", DataType::Float32, nullable),
+    ];
+    let mut fields = all_types().fields().to_vec();
+    fields.extend(later.map(Arc::new));
+    Arc::new(Schema::new(fields))
+}
+
+#[tokio::test]
+async fn columns_that_a_file_lacks_are_null() {
+    let sample = sample(60_000).await;
+    let nulls = |rows| -> [ArrayRef; 2] {
+        [
+            new_null_array(&DataType::Utf8View, rows),
+            new_null_array(&DataType::Float32, rows),
+        ]
+    };
+    let expected = |rows: RecordBatch| {
+        let [later, latest] = nulls(rows.num_rows());
+        let columns = vec![latest, Arc::clone(rows.column(0)), later];
+        let schema = with_later_columns(true).project(&[19, 0, 18]).unwrap();
+        RecordBatch::try_new(Arc::new(schema), columns).unwrap()
+    };
+    let decoded = Arc::new(DecodedBlocks::new(64 << 20));
+    for file in [
+        ChunkFile::open(&sample.path).await.unwrap(),
+        ChunkFile::open_keeping(&sample.path, decoded)
+            .await
+            .unwrap(),
+    ] {
+        let columns = [19, 0, 18];
+        let mut wanted = request(&with_later_columns(true), &columns);
+        // It would drop all rows, and names what the file lacks.
+        wanted.hints = vec![Hint::new(gt_eq(col("latest"), lit(1_f32)), 19)];
+        let read = scan(&file, wanted.clone()).await.unwrap();
+        assert_eq!(read, expected(sample.all.clone()));
+        let only = scan(&file, request(&with_later_columns(true), &[18])).await;
+        assert_eq!(only.unwrap().num_rows(), 60_000);
+        // Once from the disk, once from memory.
+        for _ in 0..3 {
+            let schema = Arc::clone(&wanted.schema);
+            let few = file.read_rows(8_000..8_100, &columns, &schema).await;
+            assert_eq!(few.unwrap(), expected(sample.all.slice(8_000, 100)));
+        }
+        for may_be_null in [true, false] {
+            let fields = with_later_columns(true).project(&[18, 0, 19]).unwrap();
+            wanted.condition = Some(Arc::new(OfLaterColumns {
+                fields: fields.fields().clone(),
+                may_be_null,
+            }));
+            let read = scan(&file, wanted.clone()).await.unwrap();
+            let keys = sample.all.column(0).as_primitive::<Int64Type>();
+            let keep = |key: &i64| Some(may_be_null && key % 7 == 0);
+            let keep: BooleanArray = keys.values().iter().map(keep).collect();
+            let rows = filter_record_batch(&sample.all, &keep).unwrap();
+            assert_eq!(read, expected(rows));
+        }
+        // A file that lacks what has to be there is the wrong one.
+        let error = scan(&file, request(&with_later_columns(false), &[0, 19])).await;
+        let error = error.unwrap_err();
+        assert!(matches!(error, StoreError::WrongScan { .. }), "{error:?}");
+    }
+}
+
+#[test]
+fn the_last_columns_alone_may_be_missing() {
+    let table = with_later_columns(true);
+    let numbers = numbers_in_file(&table, &all_types()).unwrap();
+    assert_eq!(numbers, (0..20).collect::<Vec<_>>());
+    let other = all_types().project(&[1, 0, 2]).unwrap();
+    let numbers = numbers_in_file(&all_types().project(&[0, 1, 2, 3]).unwrap(), &other);
+    assert_eq!(numbers.unwrap(), [1, 0, 2, 3]);
+    numbers_in_file(&all_types(), &all_types().project(&[0, 2, 3]).unwrap()).unwrap_err();
 }

@@ -7,19 +7,35 @@ use super::query::{Transaction, query, query_as, query_scalar};
 use super::read::{ListedDatabase, database_named, loads, tables_of};
 use super::rows::numbers_to_text;
 use super::seal::{seal_chunks, seal_databases, seal_loads, seal_table};
-use super::views::{seal_views, view_rows};
+use super::views::{change_view, seal_views, view_rows};
 use super::write::{
-    end_load, expect_running, put_chunks, put_part, show, supersede, supersede_all,
+    add_columns, end_load, expect_running, put_chunks, put_part, show, supersede, supersede_all,
 };
-use crate::catalog::Append;
+use crate::catalog::{Append, ChangedView, NewColumns};
 use crate::clock::utc_now;
 use crate::{CatalogError, Expiry, LoadId, Part, PartContents, Table, TableSpec, fold_name};
 
 impl Statements {
-    pub async fn append(&self, appends: &[Append<'_>], now: &str) -> Result<(), CatalogError> {
+    pub async fn append(
+        &self,
+        appends: &[Append<'_>],
+        columns: &[NewColumns<'_>],
+        views: &[ChangedView],
+        now: &str,
+    ) -> Result<(), CatalogError> {
         let mut change = self.begin_write().await?;
+        for new in columns {
+            let (database, present) = unchanged(&mut change, new.table).await?;
+            let first = present.spec.columns.len() as i64;
+            add_columns(&mut change, present.id, first, new.columns).await?;
+            seal_table(&mut change, database.row.id, present.id).await?;
+            seal_databases(&mut change).await?;
+        }
         for append in appends {
             append_part(&mut change, append, now).await?;
+        }
+        for view in views {
+            change_view(&mut change, view, now).await?;
         }
         self.commit_publication(change).await?;
         Ok(())

@@ -8,7 +8,9 @@ use super::query::{Transaction, query, query_as};
 use super::read::{database_named, expect, list_checksum};
 use super::seal::seal_list;
 use crate::view::full_name;
-use crate::{CatalogError, Position, TableChange, TableMetadata, View, ViewQuery, fold_name};
+use crate::{
+    CatalogError, ChangedView, Position, TableChange, TableMetadata, View, ViewQuery, fold_name,
+};
 
 /// The name of their checksum among those of lists.
 const LIST: &str = "views";
@@ -282,6 +284,28 @@ pub(super) async fn describe_view(
         .await?;
     seal_views(connection, |row| row.id == view.id).await?;
     Ok(true)
+}
+
+/// Puts another definition in the place of a view's. Everything is sealed afterwards.
+///
+/// # Errors
+/// There is no such view, or it lacks a column of which something is said.
+pub(super) async fn change_view(
+    change: &mut Transaction<'_>,
+    view: &ChangedView,
+    now: &str,
+) -> Result<(), CatalogError> {
+    let names = (&fold_name(&view.database), &fold_name(&view.name));
+    let rows = view_rows(change).await?;
+    let found = rows.iter().find(|row| row.order() == names);
+    let found = found.ok_or_else(|| CatalogError::NoView {
+        view: full_name(&view.database, &view.name),
+    })?;
+    let (id, name) = (found.database_id, &found.name);
+    put_view(change, id, name, &view.query, (None, true), now).await?;
+    seal_views(change, |row| row.order() == names).await?;
+    let names = (view.database.as_str(), view.name.as_str());
+    describe_view(change, names, &view.said).await.map(drop)
 }
 
 /// Writes a view, new or over the one that was there. One that replaces another keeps what was said of that, unless something is said.

@@ -449,7 +449,17 @@ async fn put_columns(
         .bind(table)
         .execute(&mut *change)
         .await?;
-    for (ordinal, column) in (0_i64..).zip(columns) {
+    add_columns(change, table, 0, columns).await
+}
+
+/// Writes down columns of a table, the first of which has this number.
+pub(super) async fn add_columns(
+    change: &mut Transaction<'_>,
+    table: i64,
+    first: i64,
+    columns: &[Column],
+) -> Result<(), CatalogError> {
+    for (ordinal, column) in (first..).zip(columns) {
         query(
             "INSERT INTO columns (table_id, ordinal, name, folded_name, type, nullable, declared) \
              VALUES (?, ?, ?, ?, ?, ?, ?)",

@@ -23,12 +23,13 @@ mod tests;
 use std::error::Error;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{ArrayRef, BooleanArray};
+use arrow::array::{ArrayRef, BooleanArray, new_null_array};
 use arrow::buffer::BooleanBuffer;
-use arrow::datatypes::{Fields, Schema};
+use arrow::datatypes::{FieldRef, Fields, Schema};
 use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr_common::physical_expr::is_volatile;
 use sql::interrupt::check;
 use store::{Hint, RowCondition};
 
@@ -45,11 +46,21 @@ pub(crate) struct ScanCondition {
     columns: Vec<usize>,
     fields: Fields,
     /// Cheapest first.
-    decisions: Vec<Decision>,
+    conditions: Vec<Condition>,
     /// The names of `columns` in the files.
     names: Vec<String>,
     /// Shared by all pieces; made for the first that requests them.
     hints: OnceLock<Vec<Arc<Hint>>>,
+}
+
+/// One of the conditions.
+#[derive(Debug)]
+struct Condition {
+    decision: Decision,
+    /// Numbers of the file's columns that it looks at.
+    columns: Vec<usize>,
+    /// Whether it says the same of the same values, however often.
+    is_stable: bool,
 }
 
 #[derive(Debug)]
@@ -82,20 +93,24 @@ impl ScanCondition {
             .collect();
         let names = fields.iter().map(|field| field.name().clone()).collect();
         let own_schema = Schema::new(fields.clone());
-        let mut decisions = predicates
+        let mut conditions = predicates
             .iter()
             .map(|predicate| {
-                let predicate = renumber(predicate, &columns)?;
-                Decision::of(&predicate, &own_schema)
+                let own = collect_columns(predicate).into_iter();
+                Ok(Condition {
+                    decision: Decision::of(&renumber(predicate, &columns)?, &own_schema)?,
+                    columns: own.map(|column| column.index()).collect(),
+                    is_stable: !is_volatile(predicate),
+                })
             })
             .collect::<Result<Vec<_>>>()?;
-        decisions.sort_by_key(Decision::cost);
+        conditions.sort_by_key(|condition| condition.decision.cost());
         Ok(Some(Arc::new(Self {
             hints: OnceLock::new(),
             names,
             columns,
             fields,
-            decisions,
+            conditions,
         })))
     }
 
@@ -106,13 +121,30 @@ impl ScanCondition {
 
     /// The words of the file's scan for the conditions, as far as it has any.
     fn make_hints(&self) -> Vec<Arc<Hint>> {
-        let hint = |decision: &Decision| match decision {
-            Decision::Within(within) => Some(within.hint(&self.names[within.column])),
-            Decision::Ratio(_) => None,
-            Decision::Exact(exact) => exact.hint(&|column| self.names[column].clone()),
+        let hint = |condition: &Condition| {
+            let hint = match &condition.decision {
+                Decision::Within(within) => Some(within.hint(&self.names[within.column])),
+                Decision::Ratio(_) => None,
+                Decision::Exact(exact) => exact.hint(&|column| self.names[column].clone()),
+            };
+            let last = condition.columns.iter().copied().max().unwrap_or_default();
+            hint.map(|hint| Hint::new(hint, last))
         };
-        let hints = self.decisions.iter().filter_map(hint);
-        hints.map(Hint::new).collect()
+        self.conditions.iter().filter_map(hint).collect()
+    }
+}
+
+impl Condition {
+    /// Whether it may be true of rows in which its columns are NULL, all of them.
+    fn may_be_true_of_nulls(&self, nulls: &[ArrayRef]) -> bool {
+        if !self.is_stable {
+            return true;
+        }
+        match self.decision.keep(nulls, BooleanBuffer::new_set(1)) {
+            Ok(kept) => kept.count_set_bits() > 0,
+            // It fails with the rows.
+            Err(_) => true,
+        }
     }
 }
 
@@ -162,8 +194,9 @@ impl RowCondition for ScanCondition {
         // A scan goes over any number of rows that nothing keeps, before it gives one.
         check().map_err(|error| Arc::new(error) as Arc<dyn Error + Send + Sync>)?;
         let mut alive = BooleanBuffer::new_set(rows);
-        for decision in &self.decisions {
-            alive = decision
+        for condition in &self.conditions {
+            alive = condition
+                .decision
                 .keep(columns, alive)
                 .map_err(|error| Arc::new(error) as Arc<dyn Error + Send + Sync>)?;
             if alive.count_set_bits() == 0 {
@@ -171,5 +204,16 @@ impl RowCondition for ScanCondition {
             }
         }
         Ok(BooleanArray::new(alive, None))
+    }
+
+    fn may_keep_without(&self, from: usize) -> bool {
+        let null = |field: &FieldRef| new_null_array(field.data_type(), 1);
+        let nulls: Vec<ArrayRef> = self.fields.iter().map(null).collect();
+        let is_missing = |condition: &&Condition| {
+            let columns = &condition.columns;
+            !columns.is_empty() && columns.iter().all(|column| *column >= from)
+        };
+        let mut missing = self.conditions.iter().filter(is_missing);
+        missing.all(|condition| condition.may_be_true_of_nulls(&nulls))
     }
 }

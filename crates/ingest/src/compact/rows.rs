@@ -13,7 +13,7 @@ use futures::StreamExt;
 use sky::{Angle, ChunkId, Chunker, SubChunkId};
 use store::{
     ChunkFile, DirectorIndex, Directory, IndexEntries, IndexEntry, IndexWriter, LoadDir, OpenFiles,
-    ScanRequest, StoreError,
+    ScanRequest, StoreError, numbers_in_file,
 };
 use tokio::runtime::Handle;
 
@@ -236,10 +236,8 @@ impl PartsReader<'_> {
     }
 
     fn request(&self, file: &ChunkFile) -> Result<ScanRequest, IngestError> {
-        let place = |name: &String| file.schema().index_of(name);
-        let names = self.schema.fields().iter().map(|field| field.name());
         Ok(ScanRequest {
-            projection: names.map(place).collect::<Result<_, _>>()?,
+            projection: numbers_in_file(&self.schema, file.schema())?,
             filter: None,
             hints: Vec::new(),
             condition: None,

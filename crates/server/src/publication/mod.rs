@@ -203,6 +203,7 @@ async fn publish_edition(
             edition.chunk_ids()
         ),
         expects: Some((EditionTable::Edition.name().to_owned(), before)),
+        views: Vec::new(),
         memory: Some(MEMORY),
         threads: Some(1),
     };
