@@ -173,6 +173,37 @@ def test_what_was_removed_is_stored_once(meridian: Meridian, tmp_path: Path) -> 
         assert stored(tmp_path, "sources") > 0
 
 
+VERSION_3 = """
+ALTER TABLE emptied_sources DROP COLUMN ra;
+ALTER TABLE emptied_sources DROP COLUMN decl;
+ALTER TABLE emptied_sources DROP COLUMN radius;
+UPDATE settings SET value = '3' WHERE name = 'format';
+"""
+
+
+def test_what_was_removed_before_places_were_kept_is_found(meridian: Meridian, tmp_path: Path) -> None:
+    create(meridian, tmp_path, "--keep-nights", 0)
+    with serving(meridian, tmp_path) as server:
+        night = Night(server, 6)
+        night.change(10)
+        night.publish(server)
+    with closing(sqlite3.connect(tmp_path / "alerts" / "prompt" / "hot.sqlite")) as file:
+        assert file.execute("SELECT COUNT(*) FROM emptied_sources WHERE radius < 3").fetchall() != [(0,)]
+        file.executescript(VERSION_3)
+    with serving(meridian, tmp_path) as server:
+        night.moved(server)
+        check_reads(night)
+        # Of ranges from before, and of ranges whose circles are known.
+        for _ in range(2):
+            night.change(10)
+            night.publish(server)
+            check_reads(night)
+    with closing(sqlite3.connect(tmp_path / "alerts" / "prompt" / "hot.sqlite")) as file:
+        for known in ("IS NULL", "IS NOT NULL"):
+            assert file.execute(f"SELECT COUNT(*) FROM emptied_sources WHERE radius {known}").fetchall() != [(0,)]
+    check(meridian, tmp_path)
+
+
 def test_killed_servers_lose_nothing(meridian: Meridian, tmp_path: Path) -> None:
     """A server that is killed while it publishes and removes: every row is in the store or in the archive."""
     create(meridian, tmp_path, "--keep-nights", 0)

@@ -153,6 +153,24 @@ impl Reader {
         Ok(keeps.into())
     }
 
+    /// Where sources are that were removed; `None` if that is not known of all.
+    async fn circles_of(&mut self, sources: &[i64]) -> Result<Option<Vec<Region>>> {
+        let rows = [Values::ints(sources.iter().copied())];
+        let kinds = [Kind::Real, Kind::Real, Kind::Real];
+        let found = self
+            .connection
+            .fetch(sql::CIRCLES_OF_EMPTIED, &rows, &kinds)
+            .await?;
+        let mut found = found.into_iter().map(Values::into_reals);
+        let [ra, dec, radius] = [(); 3].map(|()| found.next().unwrap_or_default());
+        let circles = ra.into_iter().zip(dec).zip(radius);
+        let circles = circles.map(|((ra, dec), radius)| {
+            let circle = Region::circle_degrees(ra?, dec?, radius?);
+            circle.ok()
+        });
+        Ok(circles.collect())
+    }
+
     /// What the archive has of rows that an operation needs.
     pub(crate) async fn recalled(&mut self, needed: &Needed) -> Result<Recalled> {
         let Some(through) = emptied(self.connection.as_mut()).await? else {
@@ -165,7 +183,6 @@ impl Reader {
             AlertTable::DiaSource,
             definition.schema.table(AlertTable::DiaSource),
         );
-        let archive = &self.archive;
         let mut recalled = Recalled {
             through,
             needed: needed.clone(),
@@ -173,9 +190,14 @@ impl Reader {
             forced: Vec::new(),
         };
         let numbers: Vec<i64> = needed.sources.iter().copied().collect();
+        let circles = self.circles_of(&numbers).await?;
+        let archive = &self.archive;
         let objects: Vec<i64> = needed.objects.iter().copied().collect();
         for (selection, is_asked) in [
-            (PublishedSelection::Sources(&numbers), !numbers.is_empty()),
+            (
+                PublishedSelection::Sources(&numbers, circles.as_deref()),
+                !numbers.is_empty(),
+            ),
             (PublishedSelection::Of(&objects), !objects.is_empty()),
         ] {
             if is_asked {

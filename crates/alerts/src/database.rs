@@ -16,7 +16,7 @@ use crate::operation::{Operation, Outcome};
 use crate::published::{Needed, PublishedRows, Recalled, Through};
 use crate::reads::{Reader, ReplicaChunk, SourceSelection};
 use crate::schema::{AlertSchema, AlertTable};
-use crate::statements::{Dialect, SET_METADATA, tables, upgrade};
+use crate::statements::{Dialect, SET_METADATA, drop_tables, tables, upgrade};
 use crate::store::{Connection, PostgresStore, SqliteStore, Store, Values};
 use crate::transaction::emptied;
 use crate::updates::UpdateRecord;
@@ -162,32 +162,6 @@ pub async fn create(
     connection.run("COMMIT").await?;
     drop(writer);
     write_config(&directory.join(CONFIG), kind).map_err(failed)
-}
-
-fn drop_tables() -> String {
-    let names = [
-        "settings",
-        "metadata",
-        "layouts",
-        "visits",
-        "stores",
-        "replica_chunks",
-        "latest",
-        "objects",
-        "sources",
-        "forced",
-        "updates",
-        "editions",
-        "source_states",
-        "object_states",
-        "object_closes",
-        "forced_withdrawals",
-        "emptied_sources",
-    ];
-    let drops = names
-        .iter()
-        .map(|name| format!("DROP TABLE IF EXISTS {name};"));
-    drops.collect::<Vec<_>>().join("\n")
 }
 
 /// It may hold a password, and appears whole.

@@ -51,8 +51,8 @@ pub enum PublishedSelection<'a> {
     In(&'a Region),
     /// Those of these objects.
     Of(&'a [i64]),
-    /// Sources of these numbers.
-    Sources(&'a [i64]),
+    /// Sources of these numbers, which are in one of these circles, if that is known.
+    Sources(&'a [i64], Option<&'a [Region]>),
 }
 
 /// An edition, up to which rows are meant.

@@ -10,7 +10,7 @@ pub(crate) enum Dialect {
 }
 
 /// The version of the tables.
-pub(crate) const FORMAT: i64 = 3;
+pub(crate) const FORMAT: i64 = 4;
 
 const TABLES: &str = "
 CREATE TABLE settings (name {text} PRIMARY KEY, value {text} NOT NULL) {plain};
@@ -103,9 +103,9 @@ CREATE INDEX updates_chunk ON updates (chunk) WHERE chunk IS NOT NULL;
 {editions}
 {emptied}";
 
-/// The numbers of sources that only the archive has, as ranges.
-const EMPTIED_TABLES: &str =
-    "CREATE TABLE emptied_sources (low {int} PRIMARY KEY, high {int} NOT NULL) {plain};";
+/// The numbers of sources that only the archive has, as ranges, each with a circle in which these sources are: degrees, NULL where that is not
+/// known.
+const EMPTIED_TABLES: &str = "CREATE TABLE emptied_sources (low {int} PRIMARY KEY, high {int} NOT NULL, ra {real}, decl {real}, radius {real}) {plain};";
 
 /// What editions are made of: what rows were before they were changed, and what they became, by the edition in which that was. The first
 /// change of a row writes down, under the edition in which the row was stored, what it was then.
@@ -175,9 +175,43 @@ ALTER TABLE visits ADD COLUMN emptied {int};
 {emptied}
 ";
 
+/// What brings the tables of version 3 up to date.
+const FROM_VERSION_3: &str = "
+ALTER TABLE emptied_sources ADD COLUMN ra {real};
+ALTER TABLE emptied_sources ADD COLUMN decl {real};
+ALTER TABLE emptied_sources ADD COLUMN radius {real};
+";
+
 /// The statements that make the tables.
 pub(crate) fn tables(dialect: Dialect) -> String {
     in_dialect(TABLES, dialect)
+}
+
+/// The statements that drop them, those that there are.
+pub(crate) fn drop_tables() -> String {
+    let names = [
+        "settings",
+        "metadata",
+        "layouts",
+        "visits",
+        "stores",
+        "replica_chunks",
+        "latest",
+        "objects",
+        "sources",
+        "forced",
+        "updates",
+        "editions",
+        "source_states",
+        "object_states",
+        "object_closes",
+        "forced_withdrawals",
+        "emptied_sources",
+    ];
+    let drops = names
+        .iter()
+        .map(|name| format!("DROP TABLE IF EXISTS {name};"));
+    drops.collect::<Vec<_>>().join("\n")
 }
 
 /// The statements that bring tables of an older version up to date; `None` if they are.
@@ -188,6 +222,7 @@ pub(crate) fn upgrade(version: i64, dialect: Dialect) -> Option<String> {
             dialect,
         )),
         2 => Some(in_dialect(FROM_VERSION_2, dialect)),
+        3 => Some(in_dialect(FROM_VERSION_3, dialect)),
         _ => None,
     }
 }
@@ -425,8 +460,11 @@ pub(crate) const KNOWN_FORCED: &str = "WITH r(object, visit, detector) AS ({rows
 /// Those of given sources that were removed once.
 pub(crate) const EMPTIED_SOURCES: &str = "WITH r(source) AS ({rows}) SELECT r.source FROM r WHERE EXISTS (SELECT 1 FROM emptied_sources e \
      WHERE e.low = (SELECT MAX(f.low) FROM emptied_sources f WHERE f.low <= r.source) AND e.high >= r.source)";
-pub(crate) const ADD_EMPTIED: &str =
-    "WITH r(low, high) AS ({rows}) INSERT INTO emptied_sources (low, high) SELECT low, high FROM r";
+/// The circles of the ranges of given sources that were removed once.
+pub(crate) const CIRCLES_OF_EMPTIED: &str = "WITH r(source) AS ({rows}) SELECT e.ra, e.decl, e.radius FROM emptied_sources e WHERE e.low IN \
+     (SELECT (SELECT MAX(f.low) FROM emptied_sources f WHERE f.low <= r.source) FROM r)";
+pub(crate) const ADD_EMPTIED: &str = "WITH r(low, high, ra, decl, radius) AS ({rows}) INSERT INTO emptied_sources (low, high, ra, decl, radius) \
+     SELECT low, high, ra, decl, radius FROM r";
 /// Those of given exposures whose forced sources were removed.
 pub(crate) const EMPTIED_VISITS: &str = "WITH r(visit, detector) AS ({rows}) SELECT v.visit, v.detector FROM r CROSS JOIN visits v \
      WHERE v.visit = r.visit AND v.detector = r.detector AND v.emptied IS NOT NULL";
@@ -442,7 +480,7 @@ pub(crate) const CHUNKS_OF_FORCED: &str = "WITH r(edition) AS ({rows}) SELECT c.
 pub(crate) const CHUNKS_OF_VERSIONS: &str = "WITH r(edition) AS ({rows}) SELECT c.number FROM r CROSS JOIN replica_chunks c WHERE c.edition <= r.edition \
      AND c.number > COALESCE((SELECT CAST(s.value AS bigint) FROM settings s WHERE s.name = 'emptied_versions'), 0) ORDER BY c.number";
 /// Sources of a chunk that have not changed since an edition.
-pub(crate) const OLD_SOURCES: &str = "WITH r(number, edition) AS ({rows}) SELECT s.source FROM r CROSS JOIN sources s WHERE s.chunk = r.number \
+pub(crate) const OLD_SOURCES: &str = "WITH r(number, edition) AS ({rows}) SELECT s.source, s.htm FROM r CROSS JOIN sources s WHERE s.chunk = r.number \
      AND NOT EXISTS (SELECT 1 FROM source_states t WHERE t.source = s.source AND t.edition > r.edition) LIMIT 5000";
 pub(crate) const OLD_FORCED: &str = "WITH r(number, edition) AS ({rows}) SELECT f.object, f.visit, f.detector FROM r CROSS JOIN forced f WHERE f.chunk = r.number \
      AND NOT EXISTS (SELECT 1 FROM forced_withdrawals w WHERE w.object = f.object AND w.visit = f.visit AND w.detector = f.detector \

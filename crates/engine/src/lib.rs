@@ -34,6 +34,7 @@ mod provider;
 mod release;
 mod restriction;
 mod result_cache;
+mod row_reader;
 mod search_cover;
 mod session;
 mod show;
@@ -64,6 +65,7 @@ pub use piece::{ChunkSlice, Piece};
 pub use release::check_release;
 pub use restriction::Restriction;
 pub use result_cache::{CachedRows, ResultCache, ResultKey};
+pub use row_reader::{RowPlaces, RowReader, ValueTest};
 pub use session::{
     ALIAS, COLUMN, DATABASE, DESCRIPTION, NO_DATABASE, NewView, PreparedQuery, QueryResult,
     Session, SessionOptions, TABLE, UCD, UNIT, UTYPE, XTYPE, analyzer_rules, create_view,

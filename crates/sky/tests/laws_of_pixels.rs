@@ -47,6 +47,11 @@ proptest! {
         let mut out = vec![1, 2, 3];
         htm::ids_degrees(level(n), &[p.ra().degrees()], &[p.dec().degrees()], &mut out);
         prop_assert_eq!(out, vec![id]);
+        let middle = htm::centre(level(n), id).unwrap();
+        prop_assert_eq!(htm::id(level(n), middle), id);
+        prop_assert!(middle.separation(vector).degrees() < 100.0 / f64::from(1 << n));
+        prop_assert_eq!(htm::centre(level(n), id >> (2 * n + 1)), None);
+        prop_assert_eq!(htm::centre(level(n), id << 1), None);
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! Removing what is published from the store, and bringing back what an operation needs of it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use arrow::array::RecordBatch;
+use sky::htm::{Level, centre};
+use sky::{LonLat, UnitVector};
 
-use super::{NO_OBJECT, Transaction, counted, distinct};
+use super::{HTM_LEVEL, NO_OBJECT, Transaction, counted, distinct};
 use crate::editions::PUBLISHED;
 use crate::error::{AlertsError, Result};
 use crate::operation::Outcome;
@@ -17,6 +19,9 @@ use crate::store::{Connection, Kind, Values, first};
 /// The settings that tell how far the store was emptied.
 const EMPTIED: &str = "emptied";
 const EMPTIED_VERSIONS: &str = "emptied_versions";
+
+/// More degrees than there are from the middle of a trixel of the store to any point of it: fewer than 100 / 2^[`HTM_LEVEL`].
+const TRIXEL: f64 = 3e-4;
 
 /// Up to which edition rows were removed from the store.
 pub(crate) async fn emptied(connection: &mut dyn Connection) -> Result<Option<Through>> {
@@ -76,27 +81,43 @@ impl Transaction<'_> {
         let row = [Values::ints([chunk]), Values::ints([through])];
         let found = self
             .connection
-            .fetch(sql::OLD_SOURCES, &row, &[Kind::Int])
+            .fetch(sql::OLD_SOURCES, &row, &[Kind::Int, Kind::Int])
             .await?;
-        let ids = distinct(first(found).into_ints().into_iter().flatten());
-        let rows = [Values::ints(ids.iter().copied())];
+        let mut found = found.into_iter().map(Values::into_ints);
+        let ids = found.next().unwrap_or_default().into_iter();
+        let trixels = ids.zip(found.next().unwrap_or_default());
+        let trixels: BTreeMap<i64, i64> = trixels
+            .filter_map(|(id, trixel)| Some((id?, trixel?)))
+            .collect();
+        let rows = [Values::ints(trixels.keys().copied())];
         // Rows that were brought back are in a range already.
         let found = self
             .connection
             .fetch(sql::EMPTIED_SOURCES, &rows, &[Kind::Int])
             .await?;
         let known: BTreeSet<i64> = first(found).into_ints().into_iter().flatten().collect();
-        let ranges = ranges_of(ids.iter().copied().filter(|id| !known.contains(id)));
+        let new = trixels.keys().copied().filter(|id| !known.contains(id));
+        let ranges = ranges_of(new);
+        let circle = |range: &(i64, i64)| {
+            let of_range = trixels.range(range.0..=range.1);
+            circle_around(of_range.map(|(_, trixel)| *trixel))
+        };
+        let circles: Vec<Option<[f64; 3]>> = ranges.iter().map(circle).collect();
+        let of_circles =
+            |at: usize| Values::Real(circles.iter().map(|it| it.map(|it| it[at])).collect());
         let ranges = [
             Values::ints(ranges.iter().map(|range| range.0)),
             Values::ints(ranges.iter().map(|range| range.1)),
+            of_circles(0),
+            of_circles(1),
+            of_circles(2),
         ];
         self.connection.change(sql::ADD_EMPTIED, &ranges).await?;
         self.connection.change(sql::REMOVE_SOURCES, &rows).await?;
         self.connection
             .change(sql::REMOVE_SOURCE_STATES, &rows)
             .await?;
-        Ok(counted(ids.len() as u64))
+        Ok(counted(trixels.len() as u64))
     }
 
     async fn empty_forced(&mut self, chunk: i64, through: i64) -> Result<Outcome> {
@@ -303,6 +324,24 @@ pub(crate) fn forced_keys(batch: &RecordBatch) -> Vec<(i64, i64, i64)> {
     ])
 }
 
+/// Right ascension, declination and radius, in degrees, of a circle that holds trixels; `None` where they are all around, or are none.
+fn circle_around(trixels: impl Iterator<Item = i64>) -> Option<[f64; 3]> {
+    let level = Level::new(HTM_LEVEL).ok()?;
+    let centres = trixels.map(|trixel| centre(level, u64::try_from(trixel).ok()?));
+    let centres: Vec<UnitVector> = centres.collect::<Option<_>>()?;
+    let sum = |of: fn(UnitVector) -> f64| centres.iter().copied().map(of).sum::<f64>();
+    let middle = [sum(UnitVector::x), sum(UnitVector::y), sum(UnitVector::z)];
+    // Far below the length of one of them: they are opposite to each other.
+    if middle.iter().map(|it| it * it).sum::<f64>() < 1e-6 {
+        return None;
+    }
+    let middle = UnitVector::from_vector(middle)?;
+    let away = centres.iter().map(|it| middle.separation(*it).degrees());
+    let radius = away.fold(0.0, f64::max) + TRIXEL;
+    let place = LonLat::from(middle);
+    (radius < 180.0).then(|| [place.ra().degrees(), place.dec().degrees(), radius])
+}
+
 /// Numbers in order as ranges of the first and the last one.
 fn ranges_of(ids: impl Iterator<Item = i64>) -> Vec<(i64, i64)> {
     let mut ranges: Vec<(i64, i64)> = Vec::new();
@@ -318,6 +357,36 @@ fn ranges_of(ids: impl Iterator<Item = i64>) -> Vec<(i64, i64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn circles_hold_what_is_removed() {
+        let level = Level::new(HTM_LEVEL).unwrap();
+        let circle = |places: &[(f64, f64)]| {
+            let (ra, dec): (Vec<f64>, Vec<f64>) = places.iter().copied().unzip();
+            let mut trixels = Vec::new();
+            sky::htm::ids_degrees(level, &ra, &dec, &mut trixels);
+            circle_around(trixels.into_iter().map(|trixel| trixel as i64))
+        };
+        for (ra, dec) in [(0.0, 0.0), (359.95, -89.95), (120.3, 90.0), (45.0, -30.0)] {
+            // A detector's field, across whatever is there.
+            let places: Vec<(f64, f64)> = (0..40)
+                .map(|at| {
+                    let (east, north) = (f64::from(at % 7) / 30.0, f64::from(at % 11) / 50.0);
+                    ((ra + east) % 360.0, (dec - north).max(-90.0))
+                })
+                .collect();
+            let [centre_ra, centre_dec, radius] = circle(&places).unwrap();
+            assert!(radius < 0.3, "{radius}");
+            let region = sky::Region::circle_degrees(centre_ra, centre_dec, radius).unwrap();
+            for (ra, dec) in places {
+                assert!(region.contains(LonLat::from_degrees(ra, dec).unwrap()));
+            }
+        }
+        assert!(circle(&[(10.0, 20.0)]).unwrap()[2] < 0.001);
+        assert_eq!(circle(&[(10.0, 20.0), (190.0, -20.0)]), None);
+        assert_eq!(circle(&[]), None);
+        assert_eq!(circle_around([3].into_iter()), None);
+    }
 
     #[test]
     fn numbers_become_ranges() {

@@ -1,35 +1,32 @@
 //! What pipelines read of an alert database that is only in the archive.
 //!
-//! Statements over the published tables give it, as of the edition up to which the store was emptied. They run on threads of their own, so
-//! that users' queries do not hold pipelines up.
+//! It is what the views would give, as of the edition up to which the store was emptied, read without SQL: the rows, then the notes of their
+//! objects, which are in the same places. Threads of its own do it, so that users' queries do not hold pipelines up.
 
-use std::fmt::Write;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
 
 use alerts::{
     AlertTable, AlertsError, EditionTable, PUBLISHED, PublishedRequest, PublishedRows,
-    PublishedSelection, names,
+    PublishedSelection, REPLACES, Through, names,
 };
-use arrow::array::{RecordBatch, new_null_array};
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, RecordBatch, new_null_array,
+};
+use arrow::compute::{cast, filter_record_batch};
+use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, SchemaRef};
 use async_trait::async_trait;
-use catalog::fold_name;
-use futures::StreamExt;
+use engine::{Archive, EngineError, RowPlaces, RowReader, ValueTest};
+use futures::TryStreamExt;
 use sky::Region;
-use sql::AS_OF_FUNCTION;
 
-use super::views::{column, forced, sources};
 use crate::ClientError;
 use crate::query_runtime::QueryRuntime;
 use crate::sessions::Sessions;
 
-/// Keys in one statement.
-const MOST_KEYS: usize = 2_000;
 /// Rows that are read at a time, as of the store.
 const MOST_ROWS: usize = 2_000_000;
-/// Degrees by which the box of a region is made larger, so that no rounding leaves out what is on its edge.
-const MARGIN: f64 = 1e-6;
 
 /// The published tables of an archive.
 #[derive(Debug)]
@@ -57,53 +54,49 @@ impl ArchiveRows {
         Ok(self.runtime.get_or_init(|| started))
     }
 
-    /// The columns that are published of a table, if the edition is.
-    async fn published(&self, request: &PublishedRequest<'_>) -> Result<Vec<String>, AlertsError> {
+    /// Sees that an edition is published.
+    async fn check_has(&self, database: &str, through: Through) -> Result<(), AlertsError> {
         let catalog = self.sessions.archive().catalog();
-        let find = async |table: EditionTable| {
-            let found = catalog.table(request.database, table.name()).await;
-            found.map_err(|error| AlertsError::Archive(error.to_string()))
-        };
-        let editions = find(EditionTable::Edition).await?;
+        let editions = catalog.table(database, EditionTable::Edition.name()).await;
+        let editions = editions.map_err(|error| AlertsError::Archive(error.to_string()))?;
         let last = editions.map_or(0, |table| table.rows().cast_signed());
-        let table = match request.table {
-            AlertTable::DiaObject => EditionTable::Versions,
-            AlertTable::DiaSource => EditionTable::Sources,
-            AlertTable::DiaForcedSource => EditionTable::Forced,
-        };
-        match find(table).await? {
-            Some(table) if last >= request.through.edition => {
-                let columns = table.spec.columns.into_iter();
-                Ok(columns.map(|column| column.name).collect())
-            }
-            _ => Err(AlertsError::Archive(format!(
+        match last >= through.edition {
+            true => Ok(()),
+            false => Err(AlertsError::Archive(format!(
                 "the archive has the editions through {last}, and those through {} are nowhere else: restore it from a backup",
-                request.through.edition
+                through.edition
             ))),
         }
     }
+}
 
-    /// The rows of one statement.
-    async fn run(&self, database: &str, text: String) -> Result<Vec<RecordBatch>, AlertsError> {
-        let sessions = Arc::clone(&self.sessions);
-        let database = database.to_owned();
-        let work = async move {
-            let session = sessions.of(Some(&database)).await?;
-            let parsed = session.parse_one(&text).await?;
-            let prepared = session.prepare(&text, parsed).await?;
-            let mut result = session.start(prepared)?;
-            let (mut batches, mut rows) = (Vec::new(), 0);
-            while let Some(batch) = result.batches.next().await {
-                let batch = batch?;
-                rows += batch.num_rows();
-                if rows > MOST_ROWS {
-                    return Ok(None);
-                }
-                batches.push(batch);
-            }
-            Ok::<_, ClientError>(Some(batches))
+#[async_trait]
+impl PublishedRows for ArchiveRows {
+    async fn rows(&self, request: PublishedRequest<'_>) -> Result<Vec<RecordBatch>, AlertsError> {
+        self.check_has(request.database, request.through).await?;
+        let stored = match request.table {
+            AlertTable::DiaSource => EditionTable::Sources,
+            AlertTable::DiaForcedSource => EditionTable::Forced,
+            // The last version of each stays in the store.
+            AlertTable::DiaObject => return Ok(Vec::new()),
         };
-        let found = self.runtime()?.compute(Box::pin(work)).recv_one().await;
+        let declared = request.columns.columns.iter();
+        let declared = declared.map(|it| (it.name.as_str(), it.column_type.arrow()));
+        let fields = declared.chain([(PUBLISHED, DataType::Int64)]);
+        let fields: Vec<Field> = fields
+            .map(|(name, ty)| Field::new(name, ty, true))
+            .collect();
+        let read = ArchiveRead {
+            archive: Arc::clone(self.sessions.archive()),
+            database: request.database.to_owned(),
+            stored,
+            schema: Arc::new(Schema::new(fields)),
+            until: request.through.closed_us,
+            since: request.since,
+            selection: Selection::of(request.selection),
+        };
+        let runtime = self.runtime()?;
+        let found = runtime.compute(Box::pin(read.rows())).recv_one().await;
         match found {
             Ok(Some(batches)) => Ok(batches),
             Ok(None) => Err(AlertsError::TooMany { most: MOST_ROWS }),
@@ -112,113 +105,279 @@ impl ArchiveRows {
     }
 }
 
-#[async_trait]
-impl PublishedRows for ArchiveRows {
-    async fn rows(&self, request: PublishedRequest<'_>) -> Result<Vec<RecordBatch>, AlertsError> {
-        let published = self.published(&request).await?;
-        let mut fields = Vec::with_capacity(request.columns.columns.len() + 1);
-        let (mut selected, mut places) = (Vec::new(), Vec::new());
-        let declared = request.columns.columns.iter();
-        let declared = declared.map(|it| (it.name.as_str(), it.column_type.arrow()));
-        for (name, ty) in declared.chain([(PUBLISHED, DataType::Int64)]) {
-            let folded = fold_name(name);
-            // A column that came later is NULL in all rows from before.
-            let is_published = published.iter().any(|it| fold_name(it) == folded);
-            places.push(is_published.then_some(selected.len()));
-            if is_published {
-                selected.push(name.to_owned());
-            }
-            fields.push(Field::new(name, ty, true));
+/// Which rows are wanted.
+enum Selection {
+    In(Region),
+    Of(Arc<[i64]>),
+    /// With the circles in which they are, if that is known.
+    Sources(Arc<[i64]>, Option<Vec<Region>>),
+}
+
+impl Selection {
+    fn of(selection: PublishedSelection<'_>) -> Self {
+        match selection {
+            PublishedSelection::In(region) => Self::In(region.clone()),
+            PublishedSelection::Of(objects) => Self::Of(sorted(objects.iter().copied())),
+            PublishedSelection::Sources(sources, circles) => Self::Sources(
+                sorted(sources.iter().copied()),
+                circles.map(<[Region]>::to_vec),
+            ),
         }
-        let schema = Arc::new(Schema::new(fields));
-        let mut found: Vec<RecordBatch> = Vec::new();
-        for text in statements(&request, &selected) {
-            for batch in self.run(request.database, text).await? {
-                let column = |(place, field): (&Option<usize>, &Arc<Field>)| match place {
-                    Some(place) => arrow::compute::cast(batch.column(*place), field.data_type()),
-                    None => Ok(new_null_array(field.data_type(), batch.num_rows())),
-                };
-                let columns: Result<Vec<_>, _> =
-                    places.iter().zip(schema.fields()).map(column).collect();
-                let made =
-                    columns.and_then(|columns| RecordBatch::try_new(Arc::clone(&schema), columns));
-                found.push(made.map_err(|error| AlertsError::Archive(error.to_string()))?);
-            }
-            if found.iter().map(RecordBatch::num_rows).sum::<usize>() > MOST_ROWS {
-                return Err(AlertsError::TooMany { most: MOST_ROWS });
-            }
-        }
-        Ok(found)
     }
 }
 
-/// The statements that give the rows of a request.
-fn statements(request: &PublishedRequest<'_>, columns: &[String]) -> Vec<String> {
-    let state = match request.table {
-        AlertTable::DiaSource => sources(columns),
-        AlertTable::DiaForcedSource => forced(columns),
-        // The last version of each stays in the store.
-        AlertTable::DiaObject => return Vec::new(),
+/// Numbers in order, each once.
+fn sorted(numbers: impl Iterator<Item = i64>) -> Arc<[i64]> {
+    let numbers: BTreeSet<i64> = numbers.collect();
+    numbers.into_iter().collect()
+}
+
+/// One read of the archive.
+struct ArchiveRead {
+    archive: Arc<Archive>,
+    database: String,
+    /// The table whose rows are wanted.
+    stored: EditionTable,
+    /// The columns of the result.
+    schema: SchemaRef,
+    /// When the last edition was closed that counts.
+    until: i64,
+    since: Option<f64>,
+    selection: Selection,
+}
+
+impl ArchiveRead {
+    /// The rows; `None` if there are too many.
+    async fn rows(self) -> Result<Option<Vec<RecordBatch>>, ClientError> {
+        let Some(batches) = self.stored_rows().await? else {
+            return Ok(None);
+        };
+        let batches = match self.stored {
+            EditionTable::Forced => self.withdrawn(batches).await?,
+            _ => self.not_replaced(batches).await?,
+        };
+        Ok(Some(batches))
+    }
+
+    async fn reader(&self, table: EditionTable) -> Result<RowReader, EngineError> {
+        let found = RowReader::open(&self.archive, &self.database, table.name()).await?;
+        let missing = || {
+            let (database, table) = (&self.database, table.name());
+            EngineError::Query(format!("{database}.{table} is not there any more"))
+        };
+        found.ok_or_else(missing)
+    }
+
+    /// The rows as they were stored or became once, in the columns of the result.
+    async fn stored_rows(&self) -> Result<Option<Vec<RecordBatch>>, EngineError> {
+        let table = self.reader(self.stored).await?;
+        let column = |name| number(&table, name);
+        let mut tests = vec![(column(PUBLISHED)?, ValueTest::AtMost(self.until))];
+        if let Some(since) = self.since {
+            tests.push((column(names::MIDPOINT)?, ValueTest::AtLeast(since)));
+        }
+        let places = match &self.selection {
+            Selection::In(region) => RowPlaces::Region(region),
+            Selection::Of(objects) => {
+                let test = ValueTest::Among(Arc::clone(objects));
+                tests.push((column(names::DIA_OBJECT)?, test));
+                RowPlaces::Keys(objects)
+            }
+            Selection::Sources(sources, circles) => {
+                let test = ValueTest::Among(Arc::clone(sources));
+                tests.push((column(names::DIA_SOURCE)?, test));
+                (circles.as_deref()).map_or(RowPlaces::Anywhere, RowPlaces::Around)
+            }
+        };
+        let mut wanted = Vec::new();
+        let mut sources: Vec<Option<usize>> = Vec::new();
+        for field in self.schema.fields() {
+            // A column that came later than the last edition is NULL in all rows from before.
+            let found = table.column(field.name());
+            sources.push(found.map(|_| wanted.len()));
+            wanted.extend(found);
+        }
+        let mut batches = table.rows(places, tests, &wanted).await?;
+        let (mut found, mut rows) = (Vec::new(), 0);
+        while let Some(batch) = batches.try_next().await? {
+            rows += batch.num_rows();
+            if rows > MOST_ROWS {
+                return Ok(None);
+            }
+            let columns = sources.iter().zip(self.schema.fields());
+            let columns = columns.map(|(source, field)| match source {
+                Some(at) => cast(batch.column(*at), field.data_type()),
+                None => Ok(new_null_array(field.data_type(), batch.num_rows())),
+            });
+            let columns: Result<Vec<ArrayRef>, _> = columns.collect();
+            let made =
+                columns.and_then(|columns| RecordBatch::try_new(Arc::clone(&self.schema), columns));
+            found.push(made.map_err(of_arrow)?);
+        }
+        Ok(Some(found))
+    }
+
+    /// Rows of numbers of a table of notes, of which each has those of these columns: of the objects of rows, where it is a child.
+    async fn notes(
+        &self,
+        table: EditionTable,
+        (key, wanted): (&str, Arc<[i64]>),
+        columns: &[&str],
+    ) -> Result<Vec<RecordBatch>, EngineError> {
+        let notes = self.reader(table).await?;
+        if wanted.is_empty() || notes.num_rows() == 0 {
+            return Ok(Vec::new());
+        }
+        let places = match key {
+            names::DIA_OBJECT => RowPlaces::Keys(&wanted),
+            _ => RowPlaces::Anywhere,
+        };
+        let tests = vec![
+            (number(&notes, PUBLISHED)?, ValueTest::AtMost(self.until)),
+            (number(&notes, key)?, ValueTest::Among(Arc::clone(&wanted))),
+        ];
+        let columns = columns.iter().map(|name| number(&notes, name));
+        let columns: Vec<usize> = columns.collect::<Result<_, _>>()?;
+        notes
+            .rows(places, tests, &columns)
+            .await?
+            .try_collect()
+            .await
+    }
+
+    /// The sources of which no note says that others have taken their places.
+    async fn not_replaced(
+        &self,
+        batches: Vec<RecordBatch>,
+    ) -> Result<Vec<RecordBatch>, EngineError> {
+        let (mut objects, mut loose) = (BTreeSet::new(), BTreeSet::new());
+        for batch in &batches {
+            let owners = ints(batch, names::DIA_OBJECT)?;
+            let sources = ints(batch, names::DIA_SOURCE)?;
+            for (owner, source) in owners.iter().zip(&sources) {
+                match owner {
+                    Some(owner) => objects.extend([owner]),
+                    None => loose.extend(source),
+                }
+            }
+        }
+        // A row has one note at most, of its source and the time of its edition.
+        let mut replaced: HashSet<(i64, i64)> = HashSet::new();
+        let columns = [names::DIA_SOURCE, REPLACES];
+        for (table, key) in [
+            (
+                EditionTable::ReplacedSources,
+                (names::DIA_OBJECT, objects.into_iter().collect()),
+            ),
+            (
+                EditionTable::ReplacedLooseSources,
+                (names::DIA_SOURCE, loose.into_iter().collect()),
+            ),
+        ] {
+            for batch in self.notes(table, key, &columns).await? {
+                let sources = ints(&batch, columns[0])?;
+                let times = ints(&batch, columns[1])?;
+                let pairs = sources.iter().zip(&times);
+                replaced.extend(pairs.filter_map(|(source, time)| source.zip(time)));
+            }
+        }
+        if replaced.is_empty() {
+            return Ok(batches);
+        }
+        let keep = |batch: &RecordBatch| {
+            let sources = ints(batch, names::DIA_SOURCE)?;
+            let times = ints(batch, PUBLISHED)?;
+            let pairs = sources.iter().zip(&times);
+            let is_kept = |(source, time): (Option<i64>, Option<i64>)| {
+                let row = source.zip(time);
+                Some(row.is_none_or(|row| !replaced.contains(&row)))
+            };
+            let kept: BooleanArray = pairs.map(is_kept).collect();
+            filter_record_batch(batch, &kept).map_err(of_arrow)
+        };
+        batches.iter().map(keep).collect()
+    }
+
+    /// The forced sources with the times of their withdrawals.
+    async fn withdrawn(&self, batches: Vec<RecordBatch>) -> Result<Vec<RecordBatch>, EngineError> {
+        let Some((at, _)) = self.schema.column_with_name(names::WITHDRAWN) else {
+            return Ok(batches);
+        };
+        let mut objects = BTreeSet::new();
+        for batch in &batches {
+            objects.extend(ints(batch, names::DIA_OBJECT)?.iter().flatten());
+        }
+        let key = (names::DIA_OBJECT, objects.into_iter().collect());
+        let columns = [
+            names::DIA_OBJECT,
+            names::VISIT,
+            names::DETECTOR,
+            names::WITHDRAWN,
+        ];
+        let mut times: HashMap<[Option<i64>; 3], Option<f64>> = HashMap::new();
+        let table = EditionTable::WithdrawnForced;
+        for batch in self.notes(table, key, &columns).await? {
+            let of = doubles(&batch, names::WITHDRAWN)?;
+            times.extend(forced_keys(&batch)?.zip(of.iter()));
+        }
+        if times.is_empty() {
+            return Ok(batches);
+        }
+        let with_times = |batch: &RecordBatch| {
+            let own = doubles(batch, names::WITHDRAWN)?;
+            let rows = forced_keys(batch)?.zip(own.iter());
+            let time = |(key, own): ([Option<i64>; 3], Option<f64>)| {
+                times.get(&key).copied().flatten().or(own)
+            };
+            let column: Float64Array = rows.map(time).collect();
+            let mut columns = batch.columns().to_vec();
+            columns[at] = Arc::new(column);
+            RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(of_arrow)
+        };
+        batches.iter().map(with_times).collect()
+    }
+}
+
+/// The number of a column that is there.
+fn number(table: &RowReader, name: &str) -> Result<usize, EngineError> {
+    let missing = || EngineError::Query(format!("a published table has no column {name}"));
+    table.column(name).ok_or_else(missing)
+}
+
+/// A column of whole numbers, in 64 bits.
+fn ints(batch: &RecordBatch, name: &str) -> Result<Int64Array, EngineError> {
+    let column = cast(named(batch, name)?, &DataType::Int64).map_err(of_arrow)?;
+    Ok(column.as_primitive::<Int64Type>().clone())
+}
+
+fn doubles(batch: &RecordBatch, name: &str) -> Result<Float64Array, EngineError> {
+    let column = cast(named(batch, name)?, &DataType::Float64).map_err(of_arrow)?;
+    Ok(column.as_primitive::<Float64Type>().clone())
+}
+
+fn named<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef, EngineError> {
+    let missing = || EngineError::Query(format!("published rows have no column {name}"));
+    batch.column_by_name(name).ok_or_else(missing)
+}
+
+/// Object, visit and detector of forced sources.
+fn forced_keys(
+    batch: &RecordBatch,
+) -> Result<impl Iterator<Item = [Option<i64>; 3]> + use<>, EngineError> {
+    let objects = ints(batch, names::DIA_OBJECT)?;
+    let visits = ints(batch, names::VISIT)?;
+    let detectors = ints(batch, names::DETECTOR)?;
+    let value = |array: &Int64Array, row| array.is_valid(row).then(|| array.value(row));
+    let key = move |row| {
+        [
+            value(&objects, row),
+            value(&visits, row),
+            value(&detectors, row),
+        ]
     };
-    let state = state.replace(
-        &format!("{AS_OF_FUNCTION}()"),
-        &request.through.closed_us.to_string(),
-    );
-    let since = request.since.map_or_else(String::new, |since| {
-        format!(" AND {} >= {since:?}", column("s", names::MIDPOINT))
-    });
-    match request.selection {
-        PublishedSelection::In(region) => vec![format!("{state}{since} AND {}", in_box(region))],
-        PublishedSelection::Of(objects) => lists(objects)
-            .map(|list| {
-                format!(
-                    "{state}{since} AND {} IN ({list})",
-                    column("s", names::DIA_OBJECT)
-                )
-            })
-            .collect(),
-        PublishedSelection::Sources(sources) => lists(sources)
-            .map(|list| {
-                format!(
-                    "{state}{since} AND {} IN ({list})",
-                    column("s", names::DIA_SOURCE)
-                )
-            })
-            .collect(),
-    }
+    Ok((0..batch.num_rows()).map(key))
 }
 
-/// Numbers, each once, in lists of so many.
-fn lists(numbers: &[i64]) -> impl Iterator<Item = String> {
-    let mut numbers = numbers.to_vec();
-    numbers.sort_unstable();
-    numbers.dedup();
-    let list = |numbers: &[i64]| {
-        let mut list = String::new();
-        for (at, number) in numbers.iter().enumerate() {
-            let comma = if at == 0 { "" } else { "," };
-            // A text can always be written to.
-            let _ = write!(list, "{comma}{number}");
-        }
-        list
-    };
-    let lists: Vec<String> = numbers.chunks(MOST_KEYS).map(list).collect();
-    lists.into_iter()
-}
-
-/// The condition that a row is in the box around a region.
-fn in_box(region: &Region) -> String {
-    let bounds = region.envelope_box();
-    let (low, high) = (bounds.dec_min() - MARGIN, bounds.dec_max() + MARGIN);
-    let width = bounds.width().degrees() + 2.0 * MARGIN;
-    let (low, high) = (low.max(-90.0), high.min(90.0));
-    let (ra, dec) = (column("s", names::RA), column("s", names::DEC));
-    if bounds.is_all_around() || width >= 360.0 {
-        return format!("{dec} BETWEEN {low:?} AND {high:?}");
-    }
-    let (first, last) = (
-        (bounds.ra_min() - MARGIN).rem_euclid(360.0),
-        (bounds.ra_max() + MARGIN).rem_euclid(360.0),
-    );
-    format!("scisql_s2PtInBox({ra}, {dec}, {first:?}, {low:?}, {last:?}, {high:?}) = 1")
+fn of_arrow(error: arrow::error::ArrowError) -> EngineError {
+    EngineError::Query(error.to_string())
 }

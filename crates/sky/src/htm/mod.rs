@@ -57,6 +57,23 @@ pub fn id(level: Level, p: UnitVector) -> u64 {
     id
 }
 
+/// The middle of a trixel; `None` for what is no trixel's number at this level.
+pub fn centre(level: Level, id: u64) -> Option<UnitVector> {
+    let bits = 2 * u32::from(level.0);
+    let root = usize::try_from((id >> bits).checked_sub(8)?).ok()?;
+    let mut trixel = Trixel(*ROOTS.get(root)?);
+    for depth in (0..u32::from(level.0)).rev() {
+        let quarter = (id >> (2 * depth)) & 3;
+        trixel = trixel.quarter(&trixel.middles(), quarter as usize);
+    }
+    let [a, b, c] = trixel.0;
+    UnitVector::from_vector([
+        a.x() + b.x() + c.x(),
+        a.y() + b.y() + c.y(),
+        a.z() + b.z() + c.z(),
+    ])
+}
+
 /// The number of the trixel that holds the position.
 ///
 /// The same as [`id`] of its vector but for points within rounding of a trixel's edge. The vector is computed from
