@@ -69,6 +69,14 @@ class Model:
     updates: int = 0
     # All versions, with their ends: those that are open are rows of `latest`.
     objects: list[dict[str, Any]] = field(default_factory=list)
+    # By table: the columns that the schema has got since, each with values to choose from.
+    added: dict[str, dict[str, list[Any]]] = field(default_factory=lambda: {table: {} for table in PUBLISHED_COLUMNS})
+
+    def more(self, table: str) -> dict[str, Any]:
+        return {name: self.random.choice(values) for name, values in self.added[table].items()}
+
+    def columns(self, table: str, columns: list[str]) -> list[str]:
+        return [*columns, *self.added[table]]
 
     def position(self) -> tuple[float, float]:
         return self.random.uniform(-HALF_WIDTH, HALF_WIDTH) % 360.0, DEC + self.random.uniform(-HALF_WIDTH, HALF_WIDTH)
@@ -91,19 +99,20 @@ class Model:
         for object_id in known + fresh:
             ra, dec = self.position()
             first = self.random.choice([None, float("nan"), self.random.uniform(50000, 60000)])
-            objects.append(dict(zip(OBJECT_COLUMNS, (object_id, time, ra, dec, first, self.random.randrange(1, 9)), strict=True)))
+            values = (object_id, time, ra, dec, first, self.random.randrange(1, 9))
+            objects.append(dict(zip(OBJECT_COLUMNS, values, strict=True)) | self.more("DiaObject"))
         sources = []
         for number in range(self.random.randrange(10)):
             ra, dec = self.position()
             owner = self.random.choice([None, *known, *fresh, *sorted(self.latest)[:5]])
             flag = self.random.choice([None, True, False])
             values = (self.visit * 1000 + number, self.visit, detector, owner, time, ra, dec, flag, None)
-            sources.append(dict(zip(SOURCE_COLUMNS, values, strict=True)))
+            sources.append(dict(zip(SOURCE_COLUMNS, values, strict=True)) | self.more("DiaSource"))
         forced = []
         for object_id in self.random.sample(sorted({*known, *fresh}), min(len({*known, *fresh}), 3)):
             ra, dec = self.position()
             values = (object_id, self.visit, detector, time, ra, dec, self.random.choice([None, 2**62 + 1]), None)
-            forced.append(dict(zip(FORCED_COLUMNS, values, strict=True)))
+            forced.append(dict(zip(FORCED_COLUMNS, values, strict=True)) | self.more("DiaForcedSource"))
         given = {
             "objects": table_of(objects, {"validityStartMjdTai"}),
             "sources": table_of([row | {"timeProcessedMjdTai": time} for row in sources]),
@@ -232,7 +241,7 @@ class Model:
     # What is published.
 
     def state(self) -> dict[str, list[tuple[Any, ...]]]:
-        """The rows of users' tables, in the columns of PUBLISHED_COLUMNS."""
+        """The rows of users' tables, in the columns of PUBLISHED_COLUMNS and those that were added."""
         sources = [row | {"ssObjectId": row["ss"], "ssObjectReassocTimeMjdTai": row["ss_time"]} for row in self.sources.values()]
         rows = {
             "DiaObject": self.objects,
@@ -240,7 +249,7 @@ class Model:
             "DiaSource": sources,
             "DiaForcedSource": list(self.forced.values()),
         }
-        return {table: expected(rows[table], columns) for table, columns in PUBLISHED_COLUMNS.items()}
+        return {table: expected(rows[table], self.columns(table, columns)) for table, columns in PUBLISHED_COLUMNS.items()}
 
     # Reading.
 
@@ -255,29 +264,33 @@ class Model:
         ):
             self.check_region(region, holds, since)
         asked = [*self.random.sample(sorted(self.latest), min(len(self.latest), 4)), 5, *list(self.ended)[:2]]
+        latest_columns = self.columns("DiaObjectLast", OBJECT_COLUMNS)
+        source_columns, forced_columns = self.columns("DiaSource", SOURCE_COLUMNS), self.columns("DiaForcedSource", FORCED_COLUMNS)
         found = self.database.sources(objects=asked * 2, since=since)
         live = [row for row in self.sources.values() if row["ss"] is None and row["midpointMjdTai"] >= since]
-        assert rows_of(found, SOURCE_COLUMNS) == expected([row for row in live if row["diaObjectId"] in asked], SOURCE_COLUMNS)
+        assert rows_of(found, source_columns) == expected([row for row in live if row["diaObjectId"] in asked], source_columns)
         found = self.database.forced_sources(objects=asked, since=since)
         forced = [row for row in self.forced.values() if row["midpointMjdTai"] >= since]
-        assert rows_of(found, FORCED_COLUMNS) == expected([row for row in forced if row["diaObjectId"] in asked], FORCED_COLUMNS)
+        assert rows_of(found, forced_columns) == expected([row for row in forced if row["diaObjectId"] in asked], forced_columns)
         found = self.database.objects_since(since)
         recent = [row for row in self.latest.values() if row["validityStartMjdTai"] >= since]
-        assert rows_of(found, OBJECT_COLUMNS) == expected(recent, OBJECT_COLUMNS)
+        assert rows_of(found, latest_columns) == expected(recent, latest_columns)
         singles = [row for row in self.latest.values() if row["nDiaSources"] == 1]
         assert self.database.count_objects_of_one_source() == len(singles)
         for visit, detector in [*list(self.visits)[-2:], (self.visit + 1, 0)]:
             assert self.database.contains(visit, detector) == ((visit, detector) in self.visits)
 
     def check_region(self, region: str, holds: Any, since: float) -> None:
+        latest_columns = self.columns("DiaObjectLast", OBJECT_COLUMNS)
+        source_columns, forced_columns = self.columns("DiaSource", SOURCE_COLUMNS), self.columns("DiaForcedSource", FORCED_COLUMNS)
         found = self.database.latest_objects(region)
-        assert rows_of(found, OBJECT_COLUMNS) == expected([row for row in self.latest.values() if holds(row)], OBJECT_COLUMNS)
+        assert rows_of(found, latest_columns) == expected([row for row in self.latest.values() if holds(row)], latest_columns)
         found = self.database.sources(region=region, since=since)
         live = [row for row in self.sources.values() if row["ss"] is None and row["midpointMjdTai"] >= since]
-        assert rows_of(found, SOURCE_COLUMNS) == expected([row for row in live if holds(row)], SOURCE_COLUMNS)
+        assert rows_of(found, source_columns) == expected([row for row in live if holds(row)], source_columns)
         found = self.database.forced_sources(region=region, since=since)
         forced = [row for row in self.forced.values() if row["midpointMjdTai"] >= since]
-        assert rows_of(found, FORCED_COLUMNS) == expected([row for row in forced if holds(row)], FORCED_COLUMNS)
+        assert rows_of(found, forced_columns) == expected([row for row in forced if holds(row)], forced_columns)
 
     def check_chunks(self) -> None:
         """All that was stored and changed is in some replica chunk, once."""
@@ -304,7 +317,7 @@ class Model:
 
 
 def expected(rows: list[dict[str, Any]], columns: list[str]) -> list[tuple[Any, ...]]:
-    return sorted((tuple(row[column] for column in columns) for row in rows), key=repr)
+    return sorted((tuple(row.get(column) for column in columns) for row in rows), key=repr)
 
 
 def refused(error: type[Exception], call: Any) -> None:

@@ -50,9 +50,14 @@ class Night:
         self.name = name
         self.model = Model(AlertDatabase(server.url(""), name), random.Random(seed))
         self.history: list[tuple[str, State]] = []
+        # Of each of these times the columns that there were.
+        self.seen: dict[str, dict[str, list[str]]] = {}
 
     def moved(self, server: Server) -> None:
         self.model.database = AlertDatabase(server.url(""), self.name)
+
+    def columns(self) -> dict[str, list[str]]:
+        return {table: self.model.columns(table, columns) for table, columns in PUBLISHED_COLUMNS.items()}
 
     def change(self, steps: int = 20) -> None:
         model = self.model
@@ -65,9 +70,10 @@ class Night:
         self.model.database.publish()
         rows = self.model.state()
         with server.connect(database=self.name) as connection:
-            assert_state(connection, rows)
+            assert_state(connection, rows, self.columns())
             [[at]] = ask(connection, "SELECT CAST(MAX(publishedAt) AS CHAR) FROM Edition")
         self.history.append((at, rows))
+        self.seen[at] = self.columns()
 
 
 def ask(connection: pymysql.connections.Connection, query: str) -> list[tuple[Any, ...]]:
@@ -76,11 +82,11 @@ def ask(connection: pymysql.connections.Connection, query: str) -> list[tuple[An
         return list(cursor.fetchall())
 
 
-def state(connection: pymysql.connections.Connection, condition: str = "") -> State:
+def state(connection: pymysql.connections.Connection, columns: dict[str, list[str]] = PUBLISHED_COLUMNS) -> State:
     found = {}
-    for table, columns in PUBLISHED_COLUMNS.items():
-        named = ", ".join(f"`{column}`" for column in columns)
-        found[table] = sorted(ask(connection, f"SELECT {named} FROM {table} {condition}"), key=repr)
+    for table, names in columns.items():
+        named = ", ".join(f"`{column}`" for column in names)
+        found[table] = sorted(ask(connection, f"SELECT {named} FROM {table}"), key=repr)
     return found
 
 
@@ -89,8 +95,8 @@ def as_mysql(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return sorted((tuple(int(value) if isinstance(value, bool) else value for value in row) for row in rows), key=repr)
 
 
-def assert_state(connection: pymysql.connections.Connection, wanted: State) -> None:
-    found = state(connection)
+def assert_state(connection: pymysql.connections.Connection, wanted: State, columns: dict[str, list[str]] = PUBLISHED_COLUMNS) -> None:
+    found = state(connection, columns)
     for table, rows in wanted.items():
         assert found[table] == as_mysql(rows), table
 
@@ -143,7 +149,7 @@ def check_history(connection: pymysql.connections.Connection, night: Night, time
     count = len(night.history) if times is None else times
     for at, wanted in night.model.random.sample(night.history, count):
         ask(connection, f"SET meridian_as_of = '{at}'")
-        assert_state(connection, wanted)
+        assert_state(connection, wanted, night.seen[at])
     ask(connection, "SET meridian_as_of = '2001-01-01'")
     assert ask(connection, "SELECT COUNT(*) FROM DiaObject") == [(0,)]
     ask(connection, "SET meridian_as_of = ''")

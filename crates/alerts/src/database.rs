@@ -407,6 +407,24 @@ impl AlertDatabase {
         }
     }
 
+    /// The schema as the store has it: another server may have set it since this database was opened.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn stored_schema(&self) -> Result<Arc<AlertSchema>> {
+        let mut reader = self.store.reader().await?;
+        let stored = Arc::new(Definition::read(&self.name, reader.as_mut()).await?);
+        let mut known = self
+            .definition
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        // Each schema has layouts of its own beside those before.
+        if stored.layouts.len() > known.layouts.len() {
+            *known = Arc::clone(&stored);
+        }
+        Ok(Arc::clone(&stored.schema))
+    }
+
     /// Reads anew what is known of the database.
     async fn redefine(&self, reader: &mut Reader) -> Result<()> {
         let definition = Arc::new(Definition::read(&self.name, reader.connection.as_mut()).await?);

@@ -9,6 +9,7 @@ use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use metadata::{SchemaFile, SchemaFileError};
 use serde::{Deserialize, Serialize};
 
+use crate::editions::{PUBLISHED, REPLACES};
 use crate::error::{AlertsError, Result};
 
 /// The columns that have a meaning here, by the names that the field's schemas give them.
@@ -235,10 +236,7 @@ impl AlertSchema {
             };
             let columns: Vec<Column> = found.columns().map_err(unreadable)?;
             for (at, column) in columns.iter().enumerate() {
-                if columns[..at].iter().any(|other| other.name == column.name) {
-                    let sentence = format!("{name} has two columns {}", column.name);
-                    return Err(AlertsError::Schema(sentence));
-                }
+                check_name(name, &column.name, &columns[..at])?;
             }
             Ok(Some(TableSchema {
                 name: name.to_owned(),
@@ -336,6 +334,21 @@ impl AlertSchema {
         }
         Ok(())
     }
+}
+
+/// Checks that a column can be published: names of tables' columns have no case there.
+fn check_name(table: &str, column: &str, before: &[Column]) -> Result<()> {
+    let folded = column.to_lowercase();
+    let sentence = if before.iter().any(|other| other.name == column) {
+        format!("{table} has two columns {column}")
+    } else if before.iter().any(|it| it.name.to_lowercase() == folded) {
+        format!("{table} has two columns {column}, whose names differ in case alone")
+    } else if [PUBLISHED, REPLACES].contains(&folded.as_str()) {
+        format!("{table}.{column} cannot be called so: published tables have a column of that name")
+    } else {
+        return Ok(());
+    };
+    Err(AlertsError::Schema(sentence))
 }
 
 /// Checks the columns that have a meaning here.

@@ -1,24 +1,17 @@
 //! Removing what is published from the store once it is old, so that the store does not grow for ever.
 
-use alerts::{AlertDatabase, EditionTable, Through};
+use alerts::{AlertDatabase, Through};
 use catalog::Catalog;
 use tracing::info;
 
-use super::tables::published_columns;
 use super::{PublicationError, last_published, now_us};
 
 const MICROSECONDS_OF_A_NIGHT: i64 = 86_400_000_000;
-/// The tables whose rows are removed.
-const EMPTIED: [EditionTable; 3] = [
-    EditionTable::Versions,
-    EditionTable::Sources,
-    EditionTable::Forced,
-];
 
 /// Removes the rows of editions from the store that are published, and were closed more nights ago than it keeps.
 ///
 /// # Errors
-/// A column of theirs is not published, another server stores into the database, or the store or the catalog cannot be read.
+/// Another server stores into the database, or the store or the catalog cannot be read.
 pub async fn empty_store(
     catalog: &Catalog,
     database: &AlertDatabase,
@@ -46,7 +39,6 @@ pub async fn empty_store(
     let Some(through) = database.closings().await?.into_iter().rev().find(is_old) else {
         return Ok(());
     };
-    check_all_is_published(catalog, database).await?;
     let removed = database.empty(through.edition).await?;
     info!(
         database = database.name(),
@@ -54,28 +46,5 @@ pub async fn empty_store(
         rows = removed,
         "the store is emptied of what is published"
     );
-    Ok(())
-}
-
-/// Sees that no column is in the store alone.
-async fn check_all_is_published(
-    catalog: &Catalog,
-    database: &AlertDatabase,
-) -> Result<(), PublicationError> {
-    for table in EMPTIED {
-        let published = published_columns(catalog, database, table).await?;
-        for field in table.columns(&database.schema()).fields() {
-            let name = field.name();
-            if name != alerts::PUBLISHED && !published.iter().any(|it| it == name) {
-                return Err(PublicationError::InTheWay {
-                    database: database.name().to_owned(),
-                    reason: format!(
-                        "the column {name} came later and is not in the table {} of the archive, so that rows cannot be removed from the store",
-                        table.name()
-                    ),
-                });
-            }
-        }
-    }
     Ok(())
 }

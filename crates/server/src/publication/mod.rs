@@ -1,7 +1,10 @@
 //! Publishing alert databases: what is closed in the hot store becomes parts of tables, which users read through views.
 //!
 //! An [`Edition`] is published in one transaction of the catalog: parts of all its tables, among them a row of the table `Edition`. So the
-//! rows of that table tell which editions are published, and each is published once, whatever happens to whoever publishes.
+//! rows of that table tell which editions are published, and each is published once, whatever happens to whoever publishes. Columns that the
+//! schema has got since the tables were made come with the next edition, in the same transaction, and so do the views as they are to be then.
+//!
+//! Invariant: an edition is published with every column that its rows have.
 
 mod archive_rows;
 mod background;
@@ -11,11 +14,10 @@ mod tables;
 mod views;
 mod words;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use alerts::{AlertDatabase, AlertsError, Edition, EditionTable, Operation};
+use alerts::{AlertDatabase, AlertSchema, AlertsError, Edition, EditionTable, Operation};
 use catalog::{Catalog, CatalogError};
 use engine::{Archive, EngineError};
 use ingest::{AppendAllRequest, IngestError, Progress, TableRows, append_all};
@@ -119,20 +121,23 @@ pub async fn publish(
     if editions.is_empty() {
         return Ok(done);
     }
-    tables::make(catalog, database).await?;
-    views::make(archive, database).await?;
-    words::describe(catalog, database).await?;
+    // Read after the editions were closed: it has all columns of their rows.
+    let schema = database.stored_schema().await?;
+    tables::make(catalog, database, &schema).await?;
+    views::make(archive, database, &schema).await?;
+    words::describe(catalog, database, &schema).await?;
     for edition in editions {
-        match publish_edition(catalog.data_dir(), database, &edition).await {
+        match publish_edition(catalog, database, &schema, &edition).await {
             Ok(rows) => done.push(PublishedEdition {
                 number: edition.number,
                 chunks: edition.chunk_ids(),
                 rows,
             }),
             // Another process has published it meanwhile.
-            Err(IngestError::Catalog(CatalogError::TableChanged { .. }))
-                if last_published(catalog, database).await? >= edition.number => {}
-            Err(error) => return Err(error.into()),
+            Err(PublicationError::Ingest(IngestError::Catalog(CatalogError::TableChanged {
+                ..
+            }))) if last_published(catalog, database).await? >= edition.number => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(done)
@@ -177,16 +182,19 @@ async fn last_published(catalog: &Catalog, database: &AlertDatabase) -> Result<i
 }
 
 async fn publish_edition(
-    data: &Path,
+    catalog: &Catalog,
     database: &Arc<AlertDatabase>,
+    schema: &Arc<AlertSchema>,
     edition: &Edition,
-) -> Result<u64, IngestError> {
+) -> Result<u64, PublicationError> {
+    let views = views::with_new_columns(catalog, database, schema).await?;
     let edition = Arc::new(edition.clone());
     let runtime = Handle::current();
     let rows = |table: EditionTable| TableRows {
         table: table.name().to_owned(),
         rows: Arc::new(EditionRows::new(
             Arc::clone(database),
+            schema,
             Arc::clone(&edition),
             table,
             runtime.clone(),
@@ -194,7 +202,7 @@ async fn publish_edition(
     };
     let before = edition.number.unsigned_abs().saturating_sub(1);
     let request = AppendAllRequest {
-        data_dir: data.to_owned(),
+        data_dir: catalog.data_dir().to_owned(),
         database: database.name().to_owned(),
         tables: EditionTable::ALL.into_iter().map(rows).collect(),
         source: format!(
@@ -203,7 +211,7 @@ async fn publish_edition(
             edition.chunk_ids()
         ),
         expects: Some((EditionTable::Edition.name().to_owned(), before)),
-        views: Vec::new(),
+        views,
         memory: Some(MEMORY),
         threads: Some(1),
     };

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use alerts::{AlertDatabase, Edition, EditionTable};
+use alerts::{AlertDatabase, AlertSchema, Edition, EditionTable};
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use ingest::{MadeBatches, RowSource};
@@ -22,12 +22,13 @@ pub(super) struct EditionRows {
 impl EditionRows {
     pub(super) fn new(
         database: Arc<AlertDatabase>,
+        schema: &AlertSchema,
         edition: Arc<Edition>,
         table: EditionTable,
         runtime: Handle,
     ) -> Self {
         Self {
-            schema: table.columns(&database.schema()),
+            schema: table.columns(schema),
             database,
             edition,
             table,

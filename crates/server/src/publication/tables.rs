@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use alerts::{AlertDatabase, AlertsError, EditionTable, names};
+use alerts::{AlertDatabase, AlertSchema, AlertsError, EditionTable, names};
 use catalog::{Catalog, Column, TableKind, fold_name};
 use ingest::{LoadRequest, Progress, load};
 
@@ -20,10 +20,11 @@ const SUB_STRIPES: u32 = 12;
 pub(super) async fn make(
     catalog: &Catalog,
     database: &AlertDatabase,
+    schema: &AlertSchema,
 ) -> Result<(), PublicationError> {
     for table in EditionTable::ALL {
         match catalog.table(database.name(), table.name()).await? {
-            None => make_table(catalog, database, table).await?,
+            None => make_table(catalog, database, schema, table).await?,
             Some(found) => {
                 let columns = &found.spec.columns;
                 let is_there = |name: &str| {
@@ -50,10 +51,11 @@ pub(super) async fn make(
 async fn make_table(
     catalog: &Catalog,
     database: &AlertDatabase,
+    schema: &AlertSchema,
     table: EditionTable,
 ) -> Result<(), PublicationError> {
     let mut request = LoadRequest::new(catalog.data_dir(), database.name(), table.name());
-    request.made = Some(Arc::new(NoRows(table.columns(&database.schema()))));
+    request.made = Some(Arc::new(NoRows(table.columns(schema))));
     request.allow_empty = true;
     let (kind, has_position) = match table {
         EditionTable::Home => (TableKind::Director, true),
@@ -106,8 +108,7 @@ async fn make_table(
     }
 }
 
-/// The columns of a published table of rows of the schema, in their order there. Columns that were added to the schema since the tables
-/// were made are not among them.
+/// The columns of a published table of rows of the schema, in their order there.
 pub(super) async fn published_columns(
     catalog: &Catalog,
     database: &AlertDatabase,

@@ -7,14 +7,17 @@
 use std::sync::Arc;
 use std::thread::Builder;
 
-use alerts::{AlertDatabase, AlertTable, EditionTable, PUBLISHED, REPLACES, names};
+use alerts::{AlertDatabase, AlertSchema, AlertTable, EditionTable, PUBLISHED, REPLACES, names};
+use catalog::{Catalog, ChangedView, View, ViewQuery, fold_name};
 use engine::{Archive, EngineError, NewView, create_view};
 use sql::AS_OF_FUNCTION;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tracing::warn;
 
 use super::PublicationError;
 use super::tables::published_columns;
+use super::words;
 
 const STACK: usize = 32 << 20;
 
@@ -22,6 +25,7 @@ const STACK: usize = 32 << 20;
 pub(super) async fn make(
     archive: &Arc<Archive>,
     database: &AlertDatabase,
+    schema: &AlertSchema,
 ) -> Result<(), PublicationError> {
     let catalog = archive.catalog();
     for view in UserView::ALL {
@@ -38,11 +42,12 @@ pub(super) async fn make(
                 ),
             });
         }
-        let columns = published_columns(catalog, database, view.table()).await?;
+        let published = published_columns(catalog, database, view.table()).await?;
+        let columns = view.columns(schema, published);
         let view = NewView {
             database: database.name().to_owned(),
             name: name.to_owned(),
-            definition: view.definition(database, &columns),
+            definition: view.definition(database.name(), &columns),
             default_database: Some(database.name().to_owned()),
             columns: Vec::new(),
             description: Some(view.description().to_owned()),
@@ -51,6 +56,37 @@ pub(super) async fn make(
         on_large_stack(Arc::clone(archive), view).await?;
     }
     Ok(())
+}
+
+/// The views as they are to be when the tables have got the columns that the schema has and they have not. A column that is new comes behind
+/// the others.
+pub(super) async fn with_new_columns(
+    catalog: &Catalog,
+    database: &AlertDatabase,
+    schema: &AlertSchema,
+) -> Result<Vec<ChangedView>, PublicationError> {
+    let mut changed = Vec::new();
+    for view in UserView::ALL {
+        let published = published_columns(catalog, database, view.table()).await?;
+        let new = view.new_columns(schema, &published);
+        if new.is_empty() {
+            continue;
+        }
+        let Some(found) = catalog.view(database.name(), view.name()).await? else {
+            continue;
+        };
+        if found.query.definition != view.definition(database.name(), &found.query.columns) {
+            // An operator has put another one in its place.
+            warn!(
+                view = found.full_name(),
+                columns = new.join(", "),
+                "a view of an alert database does not show new columns, since its definition was changed"
+            );
+            continue;
+        }
+        changed.push(view.changed(&found, schema, &new));
+    }
+    Ok(changed)
 }
 
 /// Makes a view on a thread of its own: planning takes more of the stack than threads of the network have.
@@ -120,28 +156,69 @@ impl UserView {
         }
     }
 
-    fn definition(self, database: &AlertDatabase, columns: &[String]) -> String {
+    /// Whether it has a column of its table.
+    fn shows(self, schema: &AlertSchema, name: &str) -> bool {
+        match self {
+            Self::LatestObjects => schema.latest().column(name).is_some(),
+            _ => true,
+        }
+    }
+
+    /// Its columns when it is made, of those that are published.
+    fn columns(self, schema: &AlertSchema, published: Vec<String>) -> Vec<String> {
+        let (Self::Objects | Self::LatestObjects) = self else {
+            return published;
+        };
+        // The end, which is in another table, has its place of the schema.
+        let is_there =
+            |name: &&str| *name == names::VALIDITY_END || published.iter().any(|it| it == name);
+        let declared = schema.table(AlertTable::DiaObject).columns.iter();
+        declared
+            .map(|column| column.name.as_str())
+            .filter(|name| self.shows(schema, name))
+            .filter(is_there)
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// Those that it gets, when its table gets those of the schema that are not published yet.
+    fn new_columns(self, schema: &AlertSchema, published: &[String]) -> Vec<String> {
+        let published: Vec<String> = published.iter().map(|name| fold_name(name)).collect();
+        let columns = self.table().columns(schema);
+        let names = columns.fields().iter().map(|field| field.name());
+        names
+            .filter(|name| *name != PUBLISHED && !published.contains(&fold_name(name)))
+            .filter(|name| self.shows(schema, name))
+            .cloned()
+            .collect()
+    }
+
+    fn changed(self, before: &View, schema: &AlertSchema, new: &[String]) -> ChangedView {
+        let columns = [before.query.columns.as_slice(), new].concat();
+        ChangedView {
+            database: before.database.clone(),
+            name: before.name.clone(),
+            query: ViewQuery {
+                definition: self.definition(&before.database, &columns),
+                headings: columns.clone(),
+                columns,
+                ..before.query.clone()
+            },
+            said: words::of_columns(schema, self, new),
+        }
+    }
+
+    /// What it is made of, in these columns.
+    fn definition(self, database: &str, columns: &[String]) -> String {
         let version = &[names::DIA_OBJECT, names::VALIDITY_START][..];
         match self {
             Self::Objects | Self::LatestObjects => {
-                let schema = database.schema();
-                let latest = schema.latest();
-                let is_shown = |name: &str| match self {
-                    Self::LatestObjects => latest.column(name).is_some(),
-                    _ => true,
+                let of_column = |name: &String| match name.as_str() {
+                    names::VALIDITY_END => column("e", name),
+                    name => column("s", name),
                 };
-                // The end has its place of the schema.
-                let declared = &schema.table(AlertTable::DiaObject).columns;
-                let shown: Vec<String> = declared
-                    .iter()
-                    .map(|column| column.name.as_str())
-                    .filter(|name| is_shown(name))
-                    .filter_map(|name| match name {
-                        names::VALIDITY_END => Some(column("e", name)),
-                        name => (columns.iter().any(|it| it == name)).then(|| column("s", name)),
-                    })
-                    .collect();
-                let end = joined(EditionTable::Ends, "e", version);
+                let shown: Vec<String> = columns.iter().map(of_column).collect();
+                let end = joined(database, EditionTable::Ends, "e", version);
                 let live = match self {
                     Self::LatestObjects => {
                         format!(" AND {} IS NULL", column("e", names::DIA_OBJECT))
@@ -151,33 +228,33 @@ impl UserView {
                 format!(
                     "SELECT {} FROM {} LEFT JOIN {end} WHERE {}{}{live}",
                     shown.join(", "),
-                    table(self.table(), "s"),
+                    table(database, self.table(), "s"),
                     published("s"),
-                    not_replaced(EditionTable::ReplacedVersions, version),
+                    not_replaced(database, EditionTable::ReplacedVersions, version),
                 )
             }
-            Self::Sources => sources(columns),
-            Self::Forced => forced(columns),
+            Self::Sources => sources(database, columns),
+            Self::Forced => forced(database, columns),
         }
     }
 }
 
 /// The sources as they have become, in these columns.
-pub(super) fn sources(columns: &[String]) -> String {
+pub(super) fn sources(database: &str, columns: &[String]) -> String {
     let shown: Vec<String> = columns.iter().map(|name| column("s", name)).collect();
     let keys = &[names::DIA_OBJECT, names::DIA_SOURCE];
     format!(
         "SELECT {} FROM {} WHERE {}{}{}",
         shown.join(", "),
-        table(EditionTable::Sources, "s"),
+        table(database, EditionTable::Sources, "s"),
         published("s"),
-        not_replaced(EditionTable::ReplacedSources, keys),
-        not_replaced(EditionTable::ReplacedLooseSources, &keys[1..]),
+        not_replaced(database, EditionTable::ReplacedSources, keys),
+        not_replaced(database, EditionTable::ReplacedLooseSources, &keys[1..]),
     )
 }
 
 /// The forced sources, in these columns.
-pub(super) fn forced(columns: &[String]) -> String {
+pub(super) fn forced(database: &str, columns: &[String]) -> String {
     let can_withdraw = columns.iter().any(|name| name == names::WITHDRAWN);
     let shown: Vec<String> = columns
         .iter()
@@ -194,14 +271,14 @@ pub(super) fn forced(columns: &[String]) -> String {
     let withdrawn = match can_withdraw {
         true => format!(
             " LEFT JOIN {}",
-            joined(EditionTable::WithdrawnForced, "w", keys)
+            joined(database, EditionTable::WithdrawnForced, "w", keys)
         ),
         false => String::new(),
     };
     format!(
         "SELECT {} FROM {}{withdrawn} WHERE {}",
         shown.join(", "),
-        table(EditionTable::Forced, "s"),
+        table(database, EditionTable::Forced, "s"),
         published("s"),
     )
 }
@@ -210,8 +287,8 @@ pub(super) fn column(alias: &str, name: &str) -> String {
     format!("`{alias}`.`{name}`")
 }
 
-fn table(table: EditionTable, alias: &str) -> String {
-    format!("`{}` AS `{alias}`", table.name())
+fn table(database: &str, table: EditionTable, alias: &str) -> String {
+    format!("`{database}`.`{}` AS `{alias}`", table.name())
 }
 
 /// What of a table was published by the time of the state.
@@ -225,20 +302,20 @@ fn equal(alias: &str, keys: &[&str]) -> String {
 }
 
 /// A table of what happens to a row once.
-fn joined(of: EditionTable, alias: &str, keys: &[&str]) -> String {
+fn joined(database: &str, of: EditionTable, alias: &str, keys: &[&str]) -> String {
     format!(
         "{} ON {} AND {}",
-        table(of, alias),
+        table(database, of, alias),
         equal(alias, keys),
         published(alias)
     )
 }
 
 /// The condition that a row is not among those that are replaced.
-fn not_replaced(of: EditionTable, keys: &[&str]) -> String {
+fn not_replaced(database: &str, of: EditionTable, keys: &[&str]) -> String {
     format!(
         " AND NOT EXISTS (SELECT 1 FROM {} WHERE {} AND {} = {} AND {})",
-        table(of, "r"),
+        table(database, of, "r"),
         equal("r", keys),
         column("r", REPLACES),
         column("s", PUBLISHED),

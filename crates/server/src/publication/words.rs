@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use alerts::AlertDatabase;
+use alerts::{AlertDatabase, AlertSchema};
 use catalog::{Catalog, Change, ColumnChange, DatabaseChange, TableChange, View, fold_name};
-use metadata::{ColumnWords, Said, SchemaFileError, TableWords, read_felis};
+use metadata::{ColumnWords, DatabaseWords, Said, SchemaFileError, TableWords, read_felis};
 use tracing::warn;
 
 use super::PublicationError;
@@ -16,6 +16,7 @@ use super::views::UserView;
 pub(super) async fn describe(
     catalog: &Catalog,
     database: &AlertDatabase,
+    schema: &AlertSchema,
 ) -> Result<(), PublicationError> {
     let mut silent = Vec::new();
     for view in UserView::ALL {
@@ -25,24 +26,12 @@ pub(super) async fn describe(
     if silent.is_empty() {
         return Ok(());
     }
-    let elsewhere = |uri: &str| {
-        Err(SchemaFileError::new(format!(
-            "it refers to {uri}, which is not kept with it"
-        )))
-    };
-    let words = match read_felis(database.schema().text(), elsewhere) {
-        Ok(words) => words,
-        Err(error) => {
-            warn!(database = database.name(), %error, "the schema's descriptions cannot be read");
-            return Ok(());
-        }
+    let Some(words) = read(schema) else {
+        return Ok(());
     };
     let mut change = DatabaseChange::default();
     for view in silent {
-        let of = |name: &str| words.tables.iter().find(|it| it.name == name);
-        // Without a table of its own in the schema, the latest versions have the columns of all.
-        let said = of(&view.name).or_else(|| of(UserView::Objects.name()));
-        if let Some(said) = said {
+        if let Some(said) = of_table(&words, &view.name) {
             let changes = of_view(&view, said);
             if !changes.columns.is_empty() {
                 change.tables.insert(fold_name(&view.name), changes);
@@ -53,6 +42,42 @@ pub(super) async fn describe(
         catalog.describe(database.name(), &change).await?;
     }
     Ok(())
+}
+
+/// What the schema says of columns that a view gets.
+pub(super) fn of_columns(schema: &AlertSchema, view: UserView, names: &[String]) -> TableChange {
+    let mut change = TableChange::default();
+    let Some(words) = read(schema) else {
+        return change;
+    };
+    let said = of_table(&words, view.name());
+    for column in said.into_iter().flat_map(|table| &table.columns) {
+        if names.contains(&column.name) && says_something(column) {
+            let said = of_column(column);
+            change.columns.insert(fold_name(&column.name), said);
+        }
+    }
+    change
+}
+
+/// What a schema says; `None` if that cannot be read.
+fn read(schema: &AlertSchema) -> Option<DatabaseWords> {
+    let elsewhere = |uri: &str| {
+        Err(SchemaFileError::new(format!(
+            "it refers to {uri}, which is not kept with it"
+        )))
+    };
+    let words = read_felis(schema.text(), elsewhere);
+    words
+        .inspect_err(|error| warn!(%error, "a schema's descriptions cannot be read"))
+        .ok()
+}
+
+/// What it says of the table of a view.
+fn of_table<'a>(words: &'a DatabaseWords, view: &str) -> Option<&'a TableWords> {
+    let of = |name: &str| words.tables.iter().find(|it| it.name == name);
+    // Without a table of its own in the schema, the latest versions have the columns of all.
+    of(view).or_else(|| of(UserView::Objects.name()))
 }
 
 fn of_view(view: &View, said: &TableWords) -> TableChange {
