@@ -4,19 +4,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use arrow::array::RecordBatch;
-use serde::{Deserialize, Serialize};
 use sky::Region;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Mutex, mpsc, oneshot};
 
 use crate::archived::Archived;
+use crate::config::{Config, StoreKind};
 use crate::definition::{Definition, format_of, upgrade_tables, write_new};
 use crate::editions::{Edition, EditionTable, OpenChunks};
 use crate::error::{AlertsError, Result};
+use crate::follow::Follows;
 use crate::operation::{Operation, Outcome};
 use crate::published::{Needed, PublishedRows, Recalled, Through};
 use crate::reads::{Reader, ReplicaChunk, SourceSelection};
 use crate::schema::{AlertSchema, AlertTable};
-use crate::statements::{Dialect, SET_METADATA, drop_tables, tables, upgrade};
+use crate::statements::{Dialect, SET_METADATA, drop_tables, following_tables, tables, upgrade};
 use crate::store::{Connection, PostgresStore, SqliteStore, Store, Values};
 use crate::transaction::emptied;
 use crate::updates::UpdateRecord;
@@ -24,7 +25,7 @@ use crate::writer::{Job, Writer};
 
 /// The directory of a data directory in which alert databases are, each in one of its name.
 const DIRECTORY: &str = "alerts";
-const CONFIG: &str = "config.json";
+pub(crate) const CONFIG: &str = "config.json";
 const SQLITE_FILE: &str = "hot.sqlite";
 /// Operations that wait for the writer.
 const MOST_WAITING: usize = 1024;
@@ -32,38 +33,18 @@ const LONGEST_NAME: usize = 48;
 /// How often an operation is begun anew because of rows that only the archive has.
 const MOST_RECALLS: usize = 8;
 
-/// Where rows are kept.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "store", rename_all = "lowercase")]
-pub enum StoreKind {
-    /// In a file beside the configuration.
-    Sqlite,
-    /// In a PostgreSQL database.
-    Postgres {
-        /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`.
-        url: String,
-    },
-}
-
-impl StoreKind {
-    /// Its name.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Sqlite => "sqlite",
-            Self::Postgres { .. } => "postgres",
-        }
-    }
-}
-
 /// An alert database, opened.
 #[derive(Debug)]
 pub struct AlertDatabase {
     name: String,
+    pub(crate) directory: PathBuf,
     kind: StoreKind,
-    store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Store>,
     definition: Arc<RwLock<Arc<Definition>>>,
     writer: mpsc::Sender<Job>,
     archive: Archived,
+    /// Held by whoever follows another database.
+    pub(crate) turn: Mutex<()>,
 }
 
 /// The alert databases of a data directory, in the order of their names.
@@ -101,7 +82,7 @@ pub fn is_one(data_dir: &Path, name: &str) -> Result<bool> {
     Ok((list(data_dir)?.iter()).any(|it| it.to_lowercase() == folded))
 }
 
-/// Makes an alert database. It is there as a whole, or not at all.
+/// Makes an alert database, which may follow another one. It is there as a whole, or not at all.
 ///
 /// # Errors
 /// There is one of the name, the name cannot be used, or the store cannot be reached or has one already.
@@ -112,6 +93,7 @@ pub async fn create(
     schema: &AlertSchema,
     replica_seconds: Option<i64>,
     keep_nights: Option<u32>,
+    follows: Option<Follows>,
 ) -> Result<()> {
     let directory = directory_of(data_dir, name)?;
     if directory.join(CONFIG).exists() {
@@ -147,7 +129,17 @@ pub async fn create(
             }
             _ => error,
         })?;
-    write_new(connection, schema, replica_seconds, keep_nights).await?;
+    if follows.is_some() {
+        connection.run(&following_tables(opened.dialect)).await?;
+    }
+    write_new(
+        connection,
+        schema,
+        replica_seconds,
+        keep_nights,
+        follows.is_some(),
+    )
+    .await?;
     let metadata = [
         ("version:schema", schema.version().to_owned()),
         ("version:meridian", env!("CARGO_PKG_VERSION").to_owned()),
@@ -161,31 +153,15 @@ pub async fn create(
     connection.change(SET_METADATA, &[keys, values]).await?;
     connection.run("COMMIT").await?;
     drop(writer);
-    write_config(&directory.join(CONFIG), kind).map_err(failed)
-}
-
-/// It may hold a password, and appears whole.
-fn write_config(path: &Path, kind: &StoreKind) -> std::io::Result<()> {
-    use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
-    let text = serde_json::to_string_pretty(kind)?;
-    let temporary = path.with_extension("new");
-    let mut options = std::fs::OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&temporary)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(&temporary, path)?;
-    let directory = path.parent().unwrap_or(Path::new("."));
-    std::fs::File::open(directory)?.sync_all()
+    let config = Config {
+        kind: kind.clone(),
+        follows,
+    };
+    config.write(&directory.join(CONFIG)).map_err(failed)
 }
 
 /// Names are of letters, digits and underscores, so that they can stand in paths, URLs and statements.
-fn directory_of(data_dir: &Path, name: &str) -> Result<PathBuf> {
+pub(crate) fn directory_of(data_dir: &Path, name: &str) -> Result<PathBuf> {
     let is_usable = (1..=LONGEST_NAME).contains(&name.len())
         && name
             .bytes()
@@ -243,14 +219,8 @@ impl AlertDatabase {
             name: name.to_owned(),
         };
         let directory = directory_of(data_dir, name).map_err(|_| no_database())?;
-        let path = directory.join(CONFIG);
-        let text = match std::fs::read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(no_database()),
-            Err(source) => return Err(AlertsError::File { path, source }),
-        };
-        let kind: StoreKind = serde_json::from_slice(&text)
-            .map_err(|error| AlertsError::Damaged(format!("{}: {error}", path.display())))?;
+        let config = Config::read(&directory.join(CONFIG))?.ok_or_else(no_database)?;
+        let kind = config.kind;
         let opened = open_store(&directory, name, &kind).await?;
         let format = format_of(opened.store.reader().await?.as_mut()).await?;
         if format.is_some_and(|format| upgrade(format, opened.dialect).is_some()) {
@@ -270,6 +240,8 @@ impl AlertDatabase {
         tokio::spawn(writer.run(receiver));
         Ok(Self {
             name: name.to_owned(),
+            directory,
+            turn: Mutex::default(),
             kind,
             store,
             definition,
@@ -305,7 +277,7 @@ impl AlertDatabase {
         self.definition().replica_seconds
     }
 
-    fn definition(&self) -> Arc<Definition> {
+    pub(crate) fn definition(&self) -> Arc<Definition> {
         Arc::clone(
             &self
                 .definition
@@ -508,7 +480,10 @@ impl AlertDatabase {
     pub async fn replica_chunks(&self) -> Result<Option<Vec<ReplicaChunk>>> {
         match self.replica_seconds() {
             None => Ok(None),
-            Some(_) => read!(self, replica_chunks()).map(Some),
+            Some(_) => {
+                self.check_has_chunks()?;
+                read!(self, replica_chunks()).map(Some)
+            }
         }
     }
 
@@ -573,6 +548,10 @@ impl AlertDatabase {
 
     fn check_has_chunks(&self) -> Result<()> {
         match self.replica_seconds() {
+            Some(_) if self.is_follower() => Err(AlertsError::Conflict(format!(
+                "the alert database {} has the rows of another one: copy the replica chunks of that one",
+                self.name
+            ))),
             Some(_) => Ok(()),
             None => Err(AlertsError::Conflict(format!(
                 "the alert database {} keeps no replica chunks: it was made without --replica",

@@ -14,6 +14,7 @@ const FORMAT_SETTING: &str = "format";
 const SCHEMA_SETTING: &str = "schema";
 const REPLICA_SETTING: &str = "replica_seconds";
 const NIGHTS_SETTING: &str = "keep_nights";
+const FOLLOWS_SETTING: &str = "follows";
 
 /// What is known of a database.
 #[derive(Debug, Clone)]
@@ -23,6 +24,8 @@ pub(crate) struct Definition {
     pub(crate) replica_seconds: Option<i64>,
     /// How many nights rows stay after they are published, unless the metadata say something else. `None` for ever.
     pub(crate) keep_nights: Option<u32>,
+    /// Whether its rows are those of another database.
+    pub(crate) follows: bool,
     pub(crate) layouts: Arc<Layouts>,
     /// The layout in which rows are stored now.
     current: HashMap<Kept, i64>,
@@ -86,6 +89,7 @@ impl Definition {
             keep_nights: settings
                 .get(NIGHTS_SETTING)
                 .and_then(|nights| nights.parse().ok()),
+            follows: settings.contains_key(FOLLOWS_SETTING),
             layouts: Arc::new(layouts),
             current,
         })
@@ -130,6 +134,7 @@ pub(crate) async fn write_new(
     schema: &AlertSchema,
     replica_seconds: Option<i64>,
     keep_nights: Option<u32>,
+    follows: bool,
 ) -> Result<()> {
     let mut settings = vec![(FORMAT_SETTING, FORMAT.to_string())];
     if let Some(seconds) = replica_seconds {
@@ -137,6 +142,9 @@ pub(crate) async fn write_new(
     }
     if let Some(nights) = keep_nights {
         settings.push((NIGHTS_SETTING, nights.to_string()));
+    }
+    if follows {
+        settings.push((FOLLOWS_SETTING, "yes".to_owned()));
     }
     let names = Values::texts(settings.iter().map(|(name, _)| (*name).to_owned()));
     let values = Values::texts(settings.into_iter().map(|(_, value)| value));

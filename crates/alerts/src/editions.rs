@@ -16,6 +16,7 @@ use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit};
 use arrow::error::ArrowError;
 
 use crate::error::{AlertsError, Result};
+use crate::follow::FollowState;
 use crate::reads::{FORCED_COLUMNS, Reader, SOURCE_COLUMNS};
 use crate::schema::{AlertSchema, AlertTable, Column, ColumnType, TableSchema, names};
 use crate::statements as sql;
@@ -232,7 +233,16 @@ impl Reader {
         let kinds = [Kind::Int, Kind::Int];
         let found = self.connection.fetch(sql::OPEN_CHUNKS, &[], &kinds).await?;
         let ids: Vec<Option<i64>> = pairs(found).into_iter().map(|(_, id)| id).collect();
-        let over = ids.iter().filter(|id| is_over(**id, span, now_us)).count();
+        let over = match self.definition.follows {
+            true if FollowState::read(self.connection.as_mut())
+                .await?
+                .is_complete =>
+            {
+                ids.len()
+            }
+            true => 0,
+            false => ids.iter().filter(|id| is_over(**id, span, now_us)).count(),
+        };
         Ok(OpenChunks {
             open: ids.len() as u64,
             over: over as u64,
@@ -286,6 +296,8 @@ impl Reader {
                 )
                 .await
             }
+            // Where another database is followed, all ends are among those of the edition.
+            (EditionTable::Ends, Some(_)) if self.definition.follows => Ok(Vec::new()),
             (EditionTable::Ends, Some(chunk)) => {
                 self.ends(edition, sql::SUCCEEDED_VERSIONS, chunk).await
             }

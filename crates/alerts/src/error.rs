@@ -60,6 +60,9 @@ pub enum AlertsError {
     /// The database below fails.
     #[error("the alert database cannot be read or changed now: {0}")]
     Storage(#[from] sqlx::Error),
+    /// The database that is followed fails, or is not what can be followed.
+    #[error("the database that is followed cannot be read: {0}")]
+    Followed(String),
     /// A file fails.
     #[error("{}: {source}", path.display())]
     File {

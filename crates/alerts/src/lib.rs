@@ -11,15 +11,17 @@
 //!   to which object a source belongs, how many sources an object has, and when a row was withdrawn are changed, and each such change is in
 //!   the log of updates.
 //! * An edition that is closed has the same rows and changes whenever it is read, until its rows are removed because they are published.
-//! * What was removed is read where it is published: no read and no operation can tell where a row is.
+//! * A database that follows another one has the rows of that one at a moment, whenever an edition of it is closed; and nobody else's.
 //! * What is removed is read from the archive: reads and operations cannot tell where a row is.
 //! * All times are the client's; when an edition is closed the server's clock decides.
 
 mod archived;
+mod config;
 mod database;
 mod definition;
 mod editions;
 mod error;
+mod follow;
 mod layout;
 mod operation;
 mod published;
@@ -32,9 +34,14 @@ mod transaction;
 mod updates;
 mod writer;
 
-pub use database::{AlertDatabase, StoreKind, create, is_one, list};
+pub use config::StoreKind;
+pub use database::{AlertDatabase, create, is_one, list};
 pub use editions::{Edition, EditionTable, OpenChunks, PUBLISHED, REPLACES};
 pub use error::AlertsError;
+pub use follow::{
+    Extent, FollowOutcome, FollowRequest, FollowStatus, FollowedChunk, Follows, ReadState,
+    check_followed, detach,
+};
 pub use operation::{Operation, Outcome, StoreRequest};
 pub use published::{
     EmptyStep, Needed, PublishedRequest, PublishedRows, PublishedSelection, Through,

@@ -2,6 +2,7 @@
 
 use arrow::array::RecordBatch;
 
+use crate::follow::FollowRequest;
 use crate::published::EmptyStep;
 use crate::schema::AlertSchema;
 use crate::updates::UpdateRecord;
@@ -103,6 +104,8 @@ pub enum Operation {
         /// Which rows.
         step: Option<EmptyStep>,
     },
+    /// Store and change rows as they are in the database that this one follows; tells how many were stored.
+    Follow(Box<FollowRequest>),
     /// Use another schema, with more columns.
     SetSchema(Box<AlertSchema>),
 }

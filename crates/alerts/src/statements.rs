@@ -182,6 +182,14 @@ ALTER TABLE emptied_sources ADD COLUMN decl {real};
 ALTER TABLE emptied_sources ADD COLUMN radius {real};
 ";
 
+/// What was read of the database that is followed: its replica chunks, as they were.
+const FOLLOWING_TABLES: &str = "CREATE TABLE followed_chunks (id {int} PRIMARY KEY, unique_id {text}, updates {int} NOT NULL) {plain};";
+
+/// The statements that make what only databases have that follow another one.
+pub(crate) fn following_tables(dialect: Dialect) -> String {
+    in_dialect(FOLLOWING_TABLES, dialect)
+}
+
 /// The statements that make the tables.
 pub(crate) fn tables(dialect: Dialect) -> String {
     in_dialect(TABLES, dialect)
@@ -207,6 +215,7 @@ pub(crate) fn drop_tables() -> String {
         "object_closes",
         "forced_withdrawals",
         "emptied_sources",
+        "followed_chunks",
     ];
     let drops = names
         .iter()
@@ -292,9 +301,9 @@ pub(crate) const REMOVE_LATEST: &str = "WITH r(htm, object) AS ({rows}) DELETE F
 pub(crate) const ADD_LATEST: &str = "WITH r(htm, object, validity_start, sources, layout, payload) AS ({rows}) \
      INSERT INTO latest (htm, object, validity_start, sources, layout, payload) \
      SELECT htm, object, validity_start, sources, layout, payload FROM r";
-pub(crate) const ADD_OBJECTS: &str = "WITH r(object, validity_start, sources, chunk, layout, payload) AS ({rows}) \
-     INSERT INTO objects (object, validity_start, sources, chunk, layout, payload) \
-     SELECT object, validity_start, sources, chunk, layout, payload FROM r";
+pub(crate) const ADD_OBJECTS: &str = "WITH r(object, validity_start, validity_end, sources, chunk, layout, payload) AS ({rows}) \
+     INSERT INTO objects (object, validity_start, validity_end, sources, chunk, layout, payload) \
+     SELECT object, validity_start, validity_end, sources, chunk, layout, payload FROM r";
 pub(crate) const ADD_SOURCES: &str = "WITH r(object, midpoint, source, htm, ss_object, ss_reassigned, withdrawn, chunk, layout, payload) AS ({rows}) \
      INSERT INTO sources (object, midpoint, source, htm, ss_object, ss_reassigned, withdrawn, chunk, layout, payload) \
      SELECT object, midpoint, source, htm, ss_object, ss_reassigned, withdrawn, chunk, layout, payload FROM r WHERE true \
@@ -401,10 +410,11 @@ pub(crate) const NOTE_WITHDRAWALS: &str = "WITH r(object, visit, detector, editi
 
 // What an edition has, chunk by chunk.
 
-/// The first versions of objects, whose positions become their homes.
+/// The first versions of objects, whose positions become their homes: those that no edition before has, and of one edition the earliest.
 pub(crate) const FIRST_VERSIONS: &str = "WITH r(number) AS ({rows}) SELECT o.object, o.validity_start, o.layout, o.payload \
-     FROM r CROSS JOIN objects o WHERE o.chunk = r.number \
-     AND NOT EXISTS (SELECT 1 FROM objects p WHERE p.object = o.object AND p.validity_start < o.validity_start)";
+     FROM r CROSS JOIN replica_chunks c CROSS JOIN objects o WHERE c.number = r.number AND o.chunk = r.number \
+     AND NOT EXISTS (SELECT 1 FROM objects p CROSS JOIN replica_chunks d WHERE p.object = o.object AND d.number = p.chunk \
+     AND (d.edition < c.edition OR d.edition = c.edition AND p.validity_start < o.validity_start))";
 pub(crate) const EDITION_OBJECTS: &str = "WITH r(number) AS ({rows}) \
      SELECT o.object, o.validity_start, CASE WHEN t.object IS NULL THEN o.sources ELSE t.sources END, o.layout, o.payload \
      FROM r CROSS JOIN replica_chunks c CROSS JOIN objects o \
@@ -497,3 +507,21 @@ pub(crate) const REMOVE_WITHDRAWALS: &str = "WITH r(object, visit, detector) AS 
 pub(crate) const REMOVE_VERSIONS: &str = "WITH r(object, validity_start) AS ({rows}) DELETE FROM objects WHERE (object, validity_start) IN (SELECT object, validity_start FROM r)";
 pub(crate) const REMOVE_OBJECT_STATES: &str = "WITH r(object, validity_start) AS ({rows}) DELETE FROM object_states WHERE (object, validity_start) IN (SELECT object, validity_start FROM r)";
 pub(crate) const REMOVE_CLOSES: &str = "WITH r(object, validity_start) AS ({rows}) DELETE FROM object_closes WHERE (object, validity_start) IN (SELECT object, validity_start FROM r)";
+
+// Following another database.
+
+pub(crate) const FOLLOWED_CHUNKS: &str = "SELECT id, unique_id, updates FROM followed_chunks";
+pub(crate) const NOTE_FOLLOWED_CHUNKS: &str = "WITH r(id, unique_id, updates) AS ({rows}) INSERT INTO followed_chunks (id, unique_id, updates) \
+     SELECT id, unique_id, updates FROM r WHERE true ON CONFLICT (id) DO UPDATE SET unique_id = excluded.unique_id, updates = excluded.updates";
+pub(crate) const REMOVE_CHUNK: &str =
+    "WITH r(number) AS ({rows}) DELETE FROM replica_chunks WHERE number IN (SELECT number FROM r)";
+pub(crate) const VERSIONS_BY_KEY: &str = "WITH r(object, validity_start) AS ({rows}) SELECT o.object, o.validity_start, o.validity_end, o.sources \
+     FROM r CROSS JOIN objects o WHERE o.object = r.object AND o.validity_start = r.validity_start";
+pub(crate) const OPEN_VERSIONS: &str = "WITH r(object) AS ({rows}) SELECT l.object, l.validity_start, l.htm FROM r CROSS JOIN latest l WHERE l.object = r.object";
+pub(crate) const SOURCE_STATES_BY_ID: &str = "WITH r(source) AS ({rows}) SELECT s.source, s.object, s.ss_object, s.ss_reassigned, s.withdrawn \
+     FROM r CROSS JOIN sources s WHERE s.source = r.source";
+pub(crate) const SET_SOURCES: &str = "WITH r(source, object, ss_object, ss_reassigned, withdrawn) AS ({rows}) \
+     UPDATE sources SET object = r.object, ss_object = r.ss_object, ss_reassigned = r.ss_reassigned, withdrawn = r.withdrawn FROM r \
+     WHERE sources.source = r.source";
+pub(crate) const WITHDRAWN_FORCED: &str = "WITH r(object, visit, detector) AS ({rows}) SELECT f.object, f.visit, f.detector, f.withdrawn \
+     FROM r CROSS JOIN forced f WHERE f.object = r.object AND f.visit = r.visit AND f.detector = r.detector";

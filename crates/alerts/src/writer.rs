@@ -164,6 +164,7 @@ impl Writer {
 fn rows_of(operation: &Operation) -> usize {
     match operation {
         Operation::Store(request) => request.rows(),
+        Operation::Follow(request) => request.rows(),
         _ => 0,
     }
 }

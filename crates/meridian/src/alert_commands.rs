@@ -5,7 +5,9 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use alerts::{AlertDatabase, AlertSchema, AlertTable, AlertsError, EditionTable, StoreKind};
+use alerts::{
+    AlertDatabase, AlertSchema, AlertTable, AlertsError, EditionTable, Extent, Follows, StoreKind,
+};
 use catalog::{Catalog, fold_name};
 use clap::{Args, Subcommand};
 use engine::Archive;
@@ -27,6 +29,16 @@ pub enum AlertsCommand {
     ///
     /// A server does so by itself, within a minute; this is for data directories that none serves.
     Publish(PublishArguments),
+    /// Make an alert database that follows another one, of the field's own kind, so that users read here what pipelines store there.
+    ///
+    /// That one has to keep replica chunks. It is only read. A server of the data directory follows it by itself.
+    Attach(AttachArguments),
+    /// Read what is new in the database that an attached one follows.
+    ///
+    /// A server does so by itself, within ten minutes; this is for data directories that none serves.
+    Follow(FollowArguments),
+    /// End that an alert database follows another one. What was read stays; nothing can be stored into it.
+    Detach(PublishArguments),
     /// Write what is published of an alert database into Parquet files with a manifest, for bulk download.
     Archive(ArchiveArguments),
 }
@@ -61,6 +73,55 @@ pub struct CreateArguments {
     postgres: Option<String>,
 }
 
+/// A new alert database that follows another one.
+#[derive(Args)]
+pub struct AttachArguments {
+    /// The name: ASCII letters, digits and underscores.
+    name: String,
+    /// The data directory, which is made if it is not there.
+    #[arg(long, value_name = "DIR", env = "MERIDIAN_DATA")]
+    data: PathBuf,
+    /// The database to follow: sqlite:///PATH or postgres://USER@HOST:PORT/DATABASE. A password is better given by the environment
+    /// variable, which has the whole URL, or in the file ~/.pgpass of whoever runs the server.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "MERIDIAN_ALERTS_FROM",
+        hide_env_values = true
+    )]
+    from: String,
+    /// The schema of the PostgreSQL database to follow in which its tables are.
+    #[arg(long, value_name = "NAME")]
+    schema_name: Option<String>,
+    /// The schema, in Felis's language (YAML), with the tables DiaObject, DiaSource and DiaForcedSource.
+    #[arg(long, value_name = "FILE")]
+    schema: PathBuf,
+    /// Seconds of a replica chunk of the database to follow.
+    #[arg(long, value_name = "N", default_value = "600")]
+    replica_seconds: NonZeroU32,
+    /// Keep the rows in this PostgreSQL database instead of a file: postgres://USER:PASSWORD@HOST:PORT/DATABASE.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "MERIDIAN_ALERTS_POSTGRES",
+        hide_env_values = true
+    )]
+    postgres: Option<String>,
+}
+
+/// Which alert database, and what to read.
+#[derive(Args)]
+pub struct FollowArguments {
+    /// The name.
+    name: String,
+    /// The data directory.
+    #[arg(long, value_name = "DIR", env = "MERIDIAN_DATA")]
+    data: PathBuf,
+    /// Read all rows, whatever was read before.
+    #[arg(long)]
+    all: bool,
+}
+
 /// Which data directory.
 #[derive(Args)]
 pub struct ListArguments {
@@ -86,6 +147,9 @@ pub fn run(command: AlertsCommand) -> Result<(), Failure> {
         AlertsCommand::Create(arguments) => runtime.block_on(create(arguments)),
         AlertsCommand::List(arguments) => runtime.block_on(list(arguments)),
         AlertsCommand::Publish(arguments) => runtime.block_on(publish(arguments)),
+        AlertsCommand::Attach(arguments) => runtime.block_on(attach(arguments)),
+        AlertsCommand::Follow(arguments) => runtime.block_on(follow(arguments)),
+        AlertsCommand::Detach(arguments) => detach(&arguments),
         AlertsCommand::Archive(arguments) => {
             let outcome = runtime.block_on(alert_archive::run(arguments));
             // Without waiting for what other threads still compute of a cancelled query.
@@ -95,17 +159,82 @@ pub fn run(command: AlertsCommand) -> Result<(), Failure> {
     }
 }
 
-async fn create(arguments: CreateArguments) -> Result<(), Failure> {
-    let path = &arguments.schema;
+fn read_schema(path: &Path) -> Result<AlertSchema, Failure> {
     let text = read_to_string(path)
         .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-    let schema = AlertSchema::parse(&text)
-        .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-    Catalog::open_or_create(&arguments.data).await?;
-    let kind = match arguments.postgres {
+    AlertSchema::parse(&text).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+}
+
+fn store_kind(postgres: Option<String>) -> StoreKind {
+    match postgres {
         Some(url) => StoreKind::Postgres { url },
         None => StoreKind::Sqlite,
+    }
+}
+
+async fn attach(arguments: AttachArguments) -> Result<(), Failure> {
+    let schema = read_schema(&arguments.schema)?;
+    let follows = Follows {
+        url: arguments.from,
+        schema: arguments.schema_name,
     };
+    let shown = follows.shown();
+    let differences = alerts::check_followed(&follows, &schema).await?;
+    Catalog::open_or_create(&arguments.data).await?;
+    alerts::create(
+        &arguments.data,
+        &arguments.name,
+        &store_kind(arguments.postgres),
+        &schema,
+        Some(i64::from(arguments.replica_seconds.get())),
+        None,
+        Some(follows),
+    )
+    .await?;
+    for difference in differences {
+        tell(&format!("{difference}\n"))?;
+    }
+    tell(&format!(
+        "the alert database {} is made, and follows {shown}\nserve it with: meridian serve --data {}\n",
+        arguments.name,
+        arguments.data.display()
+    ))
+}
+
+async fn follow(arguments: FollowArguments) -> Result<(), Failure> {
+    let name = &arguments.name;
+    let database = AlertDatabase::open(&arguments.data, name).await?;
+    let extent = match arguments.all {
+        true => Extent::All,
+        false => Extent::New,
+    };
+    let read = match database.follow(extent).await {
+        Err(AlertsError::InUse { .. }) => {
+            return Err(Failure::new(format!(
+                "a server follows for {name}, within ten minutes; POST /alerts/{name}/follow has it do so at once, and with ?all=true read all rows anew"
+            )));
+        }
+        outcome => outcome?,
+    };
+    tell(&format!(
+        "{} new rows, of {} replica chunks that are new or have changed\n",
+        read.rows, read.chunks
+    ))
+}
+
+fn detach(arguments: &PublishArguments) -> Result<(), Failure> {
+    let name = &arguments.name;
+    let follows = alerts::detach(&arguments.data, name)?;
+    tell(&format!(
+        "the alert database {name} does not follow {} any more; what was read of it stays\n",
+        follows.shown()
+    ))
+}
+
+async fn create(arguments: CreateArguments) -> Result<(), Failure> {
+    let schema = read_schema(&arguments.schema)?;
+    Catalog::open_or_create(&arguments.data).await?;
+    let kind = store_kind(arguments.postgres);
     let seconds = arguments
         .replica
         .then(|| i64::from(arguments.replica_seconds.get()));
@@ -117,6 +246,7 @@ async fn create(arguments: CreateArguments) -> Result<(), Failure> {
         &schema,
         seconds,
         nights,
+        None,
     )
     .await?;
     let columns = AlertTable::ALL
@@ -179,8 +309,31 @@ async fn list(arguments: ListArguments) -> Result<(), Failure> {
             database.schema().version(),
             published(&catalog, &database).await?
         ))?;
+        if database.is_follower() {
+            tell(&following(&database).await?)?;
+        }
     }
     Ok(())
+}
+
+/// What a database follows, and how that goes, in lines.
+async fn following(database: &AlertDatabase) -> Result<String, Failure> {
+    let Some(follows) = database.follows()? else {
+        return Ok("    detached: it follows no database any more\n".to_owned());
+    };
+    let chunks = database.followed_chunks().await?;
+    let last = match chunks.keys().max() {
+        None => "nothing is read".to_owned(),
+        Some(last) => format!("{} replica chunks are read, up to {last}", chunks.len()),
+    };
+    let mut lines = vec![format!("follows {}; {last}", follows.shown())];
+    let status = database.follow_status().unwrap_or_default();
+    if let Some(error) = status.error {
+        lines.push(format!("it does not work: {error}"));
+    }
+    lines.extend(status.differences);
+    let lines: Vec<String> = lines.iter().map(|line| format!("    {line}\n")).collect();
+    Ok(lines.concat())
 }
 
 /// What is published of a database and what waits, in words.

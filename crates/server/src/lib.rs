@@ -64,7 +64,7 @@ use listener::{Endpoint, Listener, Peer};
 use metrics::{Metrics, QueryCounts};
 pub use oidc::OidcOptions;
 use process_list::{ProcessList, TrackedTask};
-use publication::{ArchiveRows, publish_in_background};
+use publication::{ArchiveRows, follow_in_background, publish_in_background};
 pub use publication::{
     PublicationError, PublicationStatus, PublishedEdition, empty_store, publish,
 };
@@ -466,6 +466,8 @@ impl Server {
         let counting = Arc::clone(&self.shared.authenticator);
         let counting = tokio::spawn(daily_usage::write_down(counting, usage, left.clone()));
         let releasing = tokio::spawn(release_changed_tables(self.archive, stop.clone()));
+        let following = follow_in_background(Arc::clone(&self.alerts), stop.clone());
+        let following = tokio::spawn(following);
         let publishing = tokio::spawn(publish_in_background(self.alerts, stop.clone()));
         // Submitted queries that run do not delay the end: the next process goes on with them.
         let queries = Arc::clone(&self.shared.queries);
@@ -497,6 +499,7 @@ impl Server {
         let _ = timeout(LAST_WORDS, releasing).await;
         // A publication that is broken off is none, and begins anew in the next process.
         publishing.abort();
+        following.abort();
         expiring.abort();
         let _ = timeout(LAST_WORDS, queries).await;
         drop(leaving);

@@ -202,6 +202,12 @@ class AlertDatabase:
         """Has the server publish what is closed by now, which it does within a minute by itself: `edition`, `replica_chunks` and `rows` of each."""
         return json.loads(self._request("POST", "/publish", b"", may_retry=True))["editions"]
 
+    def follow(self, *, all_rows: bool = False) -> dict[str, Any]:
+        """Has the server read what is new in the database that this one follows, which it does within ten minutes by itself, or all rows
+        anew: how many `replica_chunks` were new or had changed, and how many `rows` were new."""
+        path = "/follow?all=true" if all_rows else "/follow"
+        return json.loads(self._request("POST", path, b"", may_retry=True))
+
     def rows_of_chunks(self, table: str, chunks: Iterable[int]) -> pa.Table:
         """The rows of a table that were stored in replica chunks, with the column `apdb_replica_chunk`."""
         return self._table("/replica-chunks/rows", {"table": table, "chunks": _ints(chunks)})

@@ -10,8 +10,8 @@ use std::fmt;
 
 use async_trait::async_trait;
 
-pub(crate) use postgres::PostgresStore;
-pub(crate) use sqlite::SqliteStore;
+pub(crate) use postgres::{PostgresStore, open_foreign as open_foreign_postgres};
+pub(crate) use sqlite::{SqliteStore, open_foreign as open_foreign_sqlite};
 
 use crate::error::{AlertsError, Result};
 

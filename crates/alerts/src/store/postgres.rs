@@ -50,6 +50,14 @@ impl PostgresStore {
     }
 }
 
+/// A connection that only reads a database of somebody else's.
+pub(crate) async fn open_foreign(options: PgConnectOptions) -> Result<Box<dyn Connection>> {
+    let options = options
+        .application_name("meridian")
+        .options([("default_transaction_read_only", "on")]);
+    Ok(Box::new(Handle(Box::new(options.connect().await?))))
+}
+
 #[async_trait]
 impl Store for PostgresStore {
     async fn writer(&self) -> Result<Box<dyn Connection>> {

@@ -81,6 +81,21 @@ fn options(path: &Path) -> Result<SqliteConnectOptions> {
         .statement_cache_capacity(500))
 }
 
+/// A connection that only reads a file of somebody else's, which has to be there.
+pub(crate) async fn open_foreign(path: &Path) -> Result<Box<dyn Connection>> {
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .read_only(true)
+        .create_if_missing(false)
+        .busy_timeout(BUSY_TIMEOUT)
+        .row_buffer_size(1024)
+        .pragma("query_only", "true");
+    Ok(Box::new(Handle {
+        connection: Box::new(options.connect().await?),
+        _lock: None,
+    }))
+}
+
 #[async_trait]
 impl Store for SqliteStore {
     async fn writer(&self) -> Result<Box<dyn Connection>> {

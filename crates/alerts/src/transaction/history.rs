@@ -22,7 +22,7 @@ impl Transaction<'_> {
         }
     }
 
-    async fn number(&mut self, statement: &str) -> Result<i64> {
+    pub(super) async fn number(&mut self, statement: &str) -> Result<i64> {
         let found = self.connection.fetch(statement, &[], &[Kind::Int]).await?;
         let number = first(found).into_ints().first().copied().flatten();
         number.ok_or_else(|| AlertsError::Damaged("editions have no numbers".to_owned()))
@@ -112,7 +112,11 @@ impl Transaction<'_> {
         let Some(ids) = open.into_iter().nth(1).map(Values::into_ints) else {
             return Ok(Outcome::default());
         };
-        if !ids.iter().any(|id| is_over(*id, span, now_us)) {
+        let is_due = match self.definition.follows {
+            true => !ids.is_empty() && self.is_followed_whole().await?,
+            false => ids.iter().any(|id| is_over(*id, span, now_us)),
+        };
+        if !is_due {
             return Ok(Outcome::default());
         }
         let edition = self.number(sql::NEXT_EDITION).await?;

@@ -110,7 +110,7 @@ impl Transaction<'_> {
 }
 
 /// A random UUID (RFC 9562, version 4).
-fn unique_id() -> Result<String> {
+pub(super) fn unique_id() -> Result<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|_| {
         AlertsError::Damaged("the operating system has no random numbers".to_owned())

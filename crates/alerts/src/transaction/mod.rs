@@ -2,6 +2,7 @@
 
 mod changing;
 mod emptying;
+mod following;
 mod history;
 mod log;
 mod lookup;
@@ -42,6 +43,7 @@ impl Transaction<'_> {
         operation: &Operation,
         recalled: Option<&Recalled>,
     ) -> Result<Outcome> {
+        self.check_may_change(operation)?;
         if let Some(recalled) = recalled {
             self.recall(recalled).await?;
         }
@@ -103,6 +105,7 @@ impl Transaction<'_> {
             }
             Operation::CloseEdition { now_us } => self.close_edition(*now_us).await,
             Operation::Empty { through, step } => self.empty(*through, *step).await,
+            Operation::Follow(request) => self.follow(request).await,
             Operation::SetSchema(schema) => {
                 self.definition.schema.check_successor(schema)?;
                 let last = self.definition.layouts.keys().copied().max().unwrap_or(0);

@@ -107,6 +107,7 @@ impl Transaction<'_> {
         let rows = [
             Values::ints(objects.iter().copied()),
             start.clone(),
+            Values::Real(vec![None; count]),
             sources.clone(),
             Values::Int(vec![chunk; count]),
             Values::ints(std::iter::repeat_n(number, count)),
@@ -282,14 +283,14 @@ impl Transaction<'_> {
 }
 
 /// A column that has no NULL, because the schema does not allow it; a NULL that slips through is refused by the database below.
-fn required(batch: &RecordBatch, name: &str) -> Vec<i64> {
+pub(super) fn required(batch: &RecordBatch, name: &str) -> Vec<i64> {
     ints(batch, name)
         .into_iter()
         .map(|value| value.unwrap_or(NO_OBJECT))
         .collect()
 }
 
-fn htm_numbers(batch: &RecordBatch, table: &str) -> Result<Vec<i64>> {
+pub(super) fn htm_numbers(batch: &RecordBatch, table: &str) -> Result<Vec<i64>> {
     let level = Level::new(HTM_LEVEL).map_err(|error| AlertsError::Invalid(error.to_string()))?;
     let degrees = |name| {
         reals(batch, name)

@@ -15,6 +15,10 @@ pub(super) struct AlertMetrics {
     waiting: IntGaugeVec,
     open: IntGaugeVec,
     over: IntGaugeVec,
+    following_failed: IntGaugeVec,
+    followed_chunks: IntGaugeVec,
+    followed_rows: IntGaugeVec,
+    followed: IntGaugeVec,
 }
 
 impl fmt::Debug for AlertMetrics {
@@ -50,6 +54,22 @@ impl AlertMetrics {
                 "meridian_alerts_unpublished_closed_chunks",
                 "Replica chunks of an alert database that are over and of no edition yet.",
             )?,
+            following_failed: gauge(
+                "meridian_alerts_following_failed",
+                "1 if an alert database could not follow the other one when the server tried last, else 0.",
+            )?,
+            followed_chunks: gauge(
+                "meridian_alerts_followed_chunks",
+                "Replica chunks of the database that is followed that were read since the server began, new or changed.",
+            )?,
+            followed_rows: gauge(
+                "meridian_alerts_followed_rows",
+                "Rows of the database that is followed that were stored since the server began.",
+            )?,
+            followed: gauge(
+                "meridian_alerts_followed_timestamp_seconds",
+                "When the database that is followed was looked at with success last, in seconds since 1970.",
+            )?,
         })
     }
 
@@ -66,6 +86,23 @@ impl AlertMetrics {
                 .set(count(status.waiting));
             self.open.with_label_values(&labels).set(count(status.open));
             self.over.with_label_values(&labels).set(count(status.over));
+        }
+        // One that follows no more has none.
+        for gauge in [
+            &self.following_failed,
+            &self.followed_chunks,
+            &self.followed_rows,
+            &self.followed,
+        ] {
+            gauge.reset();
+        }
+        for (name, status) in self.databases.following.statuses() {
+            let labels = [name.as_str()];
+            let set = |gauge: &IntGaugeVec, value: i64| gauge.with_label_values(&labels).set(value);
+            set(&self.following_failed, i64::from(status.is_failed));
+            set(&self.followed_chunks, status.chunks.cast_signed());
+            set(&self.followed_rows, status.rows.cast_signed());
+            set(&self.followed, status.good_s);
         }
     }
 }

@@ -9,6 +9,7 @@
 mod archive_rows;
 mod background;
 mod emptying;
+mod following;
 mod rows;
 mod tables;
 mod views;
@@ -26,6 +27,7 @@ use tokio::runtime::Handle;
 pub(crate) use archive_rows::ArchiveRows;
 pub(crate) use background::{Publishing, publish_in_background};
 pub use emptying::empty_store;
+pub(crate) use following::{Following, follow_in_background};
 use rows::EditionRows;
 
 /// Memory that a publication may take for rows: it runs beside queries.

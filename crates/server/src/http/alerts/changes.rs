@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::alerts::{AlertSchema, Operation, Outcome, StoreRequest, UpdateRecord};
+use ::alerts::{AlertSchema, Extent, Operation, Outcome, StoreRequest, UpdateRecord};
 use axum::body::Body;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{Response, StatusCode};
@@ -323,6 +323,30 @@ pub(super) async fn publish(
     };
     let editions: Vec<_> = published?.iter().map(edition).collect();
     Ok(json_response(&json!({"editions": editions})))
+}
+
+/// Reads what is new in the database that is followed.
+pub(super) async fn follow(
+    State(state): State<Arc<HttpState>>,
+    Path(name): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Answer {
+    let database = database(&state, &name, Access::Write).await?;
+    let parameters = RequestParameters::read(query.as_deref().unwrap_or_default())?;
+    let extent = match parameters.value("ALL")? {
+        None => Extent::New,
+        Some("true") => Extent::All,
+        Some(_) => return Err(Problem::bad("?all=true reads all rows anew").into()),
+    };
+    // A client that hangs up does not break it off.
+    let alerts = Arc::clone(&state.alerts);
+    let read = tokio::spawn(async move { alerts.follow(&database, extent).await });
+    let read = read
+        .await
+        .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))??;
+    Ok(json_response(
+        &json!({"replica_chunks": read.chunks, "rows": read.rows}),
+    ))
 }
 
 /// Forgets replica chunks.

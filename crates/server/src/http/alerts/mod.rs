@@ -26,8 +26,8 @@ use tracing::error;
 use super::HttpState;
 use super::problem::Problem;
 use crate::publication::{
-    ArchiveRows, PublicationError, PublicationStatus, PublishedEdition, Publishing, empty_store,
-    publish,
+    ArchiveRows, Following, PublicationError, PublicationStatus, PublishedEdition, Publishing,
+    empty_store, publish,
 };
 
 /// The share of the memory for queries that the bodies of requests may take.
@@ -47,6 +47,8 @@ pub(crate) struct AlertDatabases {
     turn: Mutex<()>,
     /// What was published.
     pub(crate) publishing: Publishing,
+    /// What was read of databases that are followed.
+    pub(crate) following: Following,
     /// What only the archive has.
     rows: Arc<ArchiveRows>,
 }
@@ -60,6 +62,7 @@ impl AlertDatabases {
             archive: Arc::clone(archive),
             turn: Mutex::default(),
             publishing: Publishing::default(),
+            following: Following::default(),
             opened: Mutex::default(),
             bodies: BytePool::new((memory / SHARE_OF_BODIES).max(LEAST_BODIES)),
         }
@@ -162,6 +165,7 @@ pub(super) fn routes() -> Router<Arc<HttpState>> {
             post(changes::withdraw_forced_sources),
         )
         .route("/alerts/{database}/publish", post(changes::publish))
+        .route("/alerts/{database}/follow", post(changes::follow))
         .route("/alerts/{database}/store", post(changes::store))
         .route(
             "/alerts/{database}/visits/{visit}/{detector}",
@@ -240,6 +244,7 @@ impl From<AlertsError> for AlertProblem {
             AlertsError::Conflict(_) | AlertsError::Exists { .. } => StatusCode::CONFLICT,
             AlertsError::Storage(_)
             | AlertsError::InUse { .. }
+            | AlertsError::Followed(_)
             | AlertsError::Ending
             | AlertsError::Archive(_) => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,

@@ -47,8 +47,21 @@ pub(super) async fn describe(
             }))
         }
     };
+    let follows = match database.follows()? {
+        None => None,
+        Some(follows) => {
+            let status = database.follow_status().unwrap_or_default();
+            Some(json!({
+                "database": follows.shown(),
+                "replica_chunks": database.followed_chunks().await?.len(),
+                "error": status.error,
+                "differences": status.differences,
+            }))
+        }
+    };
     Ok(json_response(&json!({
         "publication": publication,
+        "follows": follows,
         "name": database.name(),
         "store": database.kind().name(),
         "schema_version": database.schema().version(),
