@@ -242,6 +242,13 @@ def follow_nights(meridian: Meridian, data: Path, server: Server, there: Observa
             follow(server, there)
             assert there.do("delete_chunks", 1)
             there.do("change", 10)
+    # No replica chunk tells of objects of the solar system, whose times may also come late.
+    there.do("pass_time", 3.0)
+    there.do("to_solar_system")
+    follow(server, there)
+    there.do("pass_time", -2.5)
+    there.do("to_solar_system")
+    there.do("pass_time", 2.5)
     follow(server, there)
     with server.connect(database="prompt") as connection:
         for at, wanted in reversed(history):

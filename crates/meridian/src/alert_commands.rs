@@ -323,7 +323,7 @@ async fn following(database: &AlertDatabase) -> Result<String, Failure> {
     };
     let chunks = database.followed_chunks().await?;
     let last = match chunks.keys().max() {
-        None => "nothing is read".to_owned(),
+        None => "no replica chunk is read".to_owned(),
         Some(last) => format!("{} replica chunks are read, up to {last}", chunks.len()),
     };
     let mut lines = vec![format!("follows {}; {last}", follows.shown())];

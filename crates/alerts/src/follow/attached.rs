@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::{ArrayRef, BinaryArray, Float64Array, Int64Array, RecordBatch, StringArray};
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{Field, Schema};
 use tokio::time::timeout;
 
 use super::place::{Follows, Place};
@@ -277,7 +277,7 @@ impl Attached {
         let columns = &self.tables[at(table)].columns;
         let arrays: Vec<ArrayRef> = found.into_iter().map(array).collect();
         let field = |(column, array): (&Column, &ArrayRef)| {
-            Field::new(&column.name, DataType::clone(array.data_type()), true)
+            Field::new(&column.name, array.data_type().clone(), true)
         };
         let fields: Vec<Field> = columns.iter().zip(&arrays).map(field).collect();
         RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)

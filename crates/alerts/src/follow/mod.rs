@@ -194,7 +194,7 @@ impl AlertDatabase {
             outcome: FollowOutcome::default(),
             differences: before.differences,
         };
-        let done = follower.run(extent).await;
+        let done = Box::pin(follower.run(extent)).await;
         if let Err(AlertsError::InUse { .. }) = done {
             // The server that has it tells how following goes.
             return done.map(|()| follower.outcome);
@@ -480,20 +480,16 @@ async fn read_reassigned(
     let (last, before) = state.reassigned.unwrap_or((f64::MIN, 0));
     let since = last - REASSIGNED_MARGIN;
     let (latest, early) = attached.reassigned(since).await?;
-    let since = match early > before {
-        // More have an early time than had: which ones is not known.
-        true => f64::MIN,
-        false => since,
+    // If more have an early time than had, it is not known which ones these are.
+    let (since, early) = match early > before {
+        true => (f64::MIN, 0),
+        false => (since, early),
     };
     let latest = latest.unwrap_or(f64::MIN).max(last);
     let found = attached.reassigned_since(since).await?;
-    let times = reals(&found, names::SS_REASSIGNED);
     let next = latest - REASSIGNED_MARGIN;
+    let times = reals(&found, names::SS_REASSIGNED);
     let passed = times.iter().flatten().filter(|time| **time < next).count() as i64;
-    let early = match since == f64::MIN {
-        true => 0,
-        false => early,
-    };
     pass.read.reassigned = Some((latest, early + passed));
     let chunk = pass.read.chunks.last().map(|it| it.id);
     pass.push(AlertTable::DiaSource, found, chunk);

@@ -47,7 +47,7 @@ pub struct ReadState {
     /// How many rows the three tables have there, if all chunks were read in one moment: as many have to be here.
     pub expects: Option<[i64; 3]>,
     /// How far sources were read by the time when an object of the solar system was found for them, as MJD (TAI), and how many have an
-    /// earlier time than [`REASSIGNED_MARGIN`](super::REASSIGNED_MARGIN) before.
+    /// earlier time than the margin before.
     pub reassigned: Option<(f64, i64)>,
 }
 

@@ -258,7 +258,11 @@ impl Transaction<'_> {
             .iter()
             .filter_map(|&row| {
                 let (start, htm) = open.get(&objects[row])?;
-                (*start == starts[row]).then_some((*htm, objects[row], counts[row]))
+                (start.to_bits() == starts[row].to_bits()).then_some((
+                    *htm,
+                    objects[row],
+                    counts[row],
+                ))
             })
             .collect();
         let changed = [
