@@ -342,7 +342,8 @@ def test_a_server_follows_by_itself(meridian: Meridian, tmp_path: Path, schema: 
             there.do("change", 5)
             follow(server, there)
             assert client.describe()["follows"]["error"] is None
-            assert 'meridian_alerts_following_failed{database="prompt"} 0' in metrics(server)
+            works = 'meridian_alerts_following_failed{database="prompt"} 0'
+            wait_until(lambda: works in metrics(server), FOLLOWED, "following works")
         # Each row and each change once.
         check(meridian, data)
 
@@ -368,10 +369,12 @@ def test_chunks_that_were_deleted_too_early(meridian: Meridian, tmp_path: Path, 
         with serving(meridian, data) as server:
             before = there.state()
             assert_same(server, before)
-            for _ in range(6):
-                there.do("store")
-                there.do("pass_time", 1.0)
-            there.do("delete_chunks", 1)
+        # While no server reads them.
+        for _ in range(6):
+            there.do("store")
+            there.do("pass_time", 1.0)
+        there.do("delete_chunks", 1)
+        with serving(meridian, data) as server:
             client = AlertDatabase(server.url(""), "prompt")
             for _ in range(2):
                 with pytest.raises(AlertError, match="of no replica chunk that could be read.*--all"):
@@ -389,7 +392,7 @@ def test_chunks_that_were_deleted_too_early(meridian: Meridian, tmp_path: Path, 
             assert client.follow(all_rows=True)["rows"] == 0
             assert client.publish() == []
             # Rows that are gone there are not followed.
-            with closing(sqlite3.connect(tmp_path / "apdb.db")) as file:
+            with closing(sqlite3.connect(tmp_path / "apdb.db", timeout=600)) as file:
                 file.execute("DELETE FROM DiaForcedSource WHERE rowid = (SELECT MIN(rowid) FROM DiaForcedSource)")
                 file.commit()
             with pytest.raises(AlertError, match="rows were removed there"):
@@ -453,9 +456,9 @@ def test_detached(meridian: Meridian, tmp_path: Path, schema: Path) -> None:
             client = AlertDatabase(server.url(""), "prompt")
             told = meridian.must("alerts", "detach", "prompt", "--data", data).text
             assert "does not follow sqlite:///" in told
-            there.do("change", 15)
             with pytest.raises(Conflict, match="follows no other one"):
                 client.follow()
+            there.do("change", 15)
             client.publish()
             assert_same(server, wanted)
             with pytest.raises(Conflict, match="pipelines store into that one"):

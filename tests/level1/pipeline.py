@@ -26,7 +26,10 @@ class Pipeline:
     """What pipelines do, at random, with times of the past."""
 
     def __init__(self, url: str, schema: str, seed: int, namespace: str | None) -> None:
-        config = ApdbSql.init_database(url, schema_file=schema, ss_schema_file="", enable_replica=True, namespace=namespace)
+        # Whoever reads a SQLite file has it wait, on a busy machine for long.
+        config = ApdbSql.init_database(
+            url, schema_file=schema, ss_schema_file="", enable_replica=True, namespace=namespace, connection_timeout=600
+        )
         self.apdb = ApdbSql(config)
         self.apdb._current_time = self.now  # type: ignore[method-assign]
         self.random = random.Random(seed)
