@@ -320,6 +320,29 @@ def test_the_first_rows_of_a_sort_go_on_where_they_were(meridian: Meridian, own_
         assert int(str(run)) <= int(str(info["PIECES"])), "pieces ran again"
 
 
+def test_warnings_outlive_a_killed_server(meridian: Meridian, own_data: Path) -> None:
+    """Those of pieces that do not run again were lost with the process. A value of some stars is no number."""
+    statement = PAIRS.replace("COUNT(*) AS n", "COUNT(*) AS n, SUM(IF(MOD(a.id, 3000) = 7, CONCAT(a.id, 'x'), '0')) AS w").replace("< 2.5", "< 4")
+    with serving(meridian, own_data) as server, server.connect(database="sky") as connection, connection.cursor() as cursor:
+        cursor.execute(statement)
+        expected = list(cursor.fetchall())
+        cursor.execute("SHOW WARNINGS")
+        wanted = {sentence for _, _, sentence in cursor.fetchall()}
+    assert len(wanted) == STARS // 3000
+    server = Server(meridian, own_data, "--threads", 1)
+    number = submit(server, statement)
+    wait_until(lambda: int(str(listed(server, number)["PIECES_DONE"])) >= 3, 60, "some pieces are done")
+    assert listed(server, number)["STATE"] == "EXECUTING", "it was done before it could be killed"
+    server.stop(signal.SIGKILL)
+    with serving(meridian, own_data) as server:
+        assert ended(server, number)["STATE"] == "COMPLETED"
+        with server.connect(database="sky", user="ann") as connection, connection.cursor() as cursor:
+            cursor.execute(f"SELECT * FROM qserv_result({number})")
+            assert list(cursor.fetchall()) == expected
+            cursor.execute("SHOW WARNINGS")
+            assert {sentence for _, _, sentence in cursor.fetchall()} == wanted
+
+
 def blocking_queries(server: Server, statements: list[str]) -> list[threading.Thread]:
     """Connections that execute a statement each until it ends or the server does."""
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
+import json
 import random
 import re
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pymysql
 import pymysql.converters
 import pytest
 
 from meridian_cli import Meridian
-from serving import Server, serving
+from serving import SOON, Server, serving, wait_until
 from small_tables import load_stars_and_bands, write_lines
 from strict_mariadb import outcome, rows, strict_mariadb
 from test_mysql_clients import connector
@@ -141,6 +145,85 @@ def test_values_of_rows_are_warned_of(server: Server, meridian: Meridian, data: 
     assert (set(told) - codes) <= {"Incorrect datetime value: '2010-02-30'"}, warnings
     said = meridian.run("sql", "--data", data, "--db", "sky", statement).stderr
     assert all(f"meridian: warning 1292 (22007): {sentence}" in said for sentence in codes), said
+
+
+def submitted(server: Server, statement: str) -> dict[str, object]:
+    """What HTTP tells of a query that was submitted and is completed."""
+    site = Site(None, None, server)  # type: ignore[arg-type]
+    body = json.dumps({"statement": statement, "database": "sky", "user": "ann"}).encode()
+    status, said, _ = site.http("queries", None, method="POST", body=body)
+    assert status == 202, said
+    number = json.loads(said)["id"]
+    told: dict[str, object] = {}
+
+    def is_completed() -> bool:
+        told.update(json.loads(site.http(f"queries/{number}", None)[1]))
+        assert told["state"] in ("QUEUED", "EXECUTING", "COMPLETED"), told
+        return told["state"] == "COMPLETED"
+
+    wait_until(is_completed, 60, "the query is completed")
+    return told
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT id FROM Texts WHERE n = 5", "SELECT CAST(n AS SIGNED) FROM Texts", "SELECT YEAR(day) FROM Texts", "SELECT id FROM Texts WHERE 'g-mag' < 15",
+        "SELECT id, DATE('2010-02-30') FROM Texts", "SELECT SUM(n) FROM Many", "SELECT COUNT(*) FROM Texts",
+    ],
+)  # fmt: skip
+def test_submitted_statements_have_the_warnings_of_others(server: Server, meridian: Meridian, statement: str) -> None:
+    """Whoever reads the result later was told nothing."""
+    _, count, warnings = ask(server, statement)
+    expected = sorted(f"{code} " + str(sentence) for _, code, sentence in warnings)
+    told = submitted(server, statement)
+    number = told["id"]
+
+    def texts(said: object) -> list[str]:
+        assert isinstance(said, list)
+        return sorted(re.sub(r"^(\d+) \(\w+\): ", r"\1 ", text) for text in said)
+
+    assert told["warning_count"] == count and texts(told.get("warnings", [])) == expected
+    with server.connect(database="sky", user="ann") as connection, connection.cursor() as cursor:
+        cursor.execute(f"SELECT * FROM qserv_result({number})")
+        assert cursor.warning_count == count
+        cursor.execute("SHOW WARNINGS")
+        assert sorted(f"{code} {sentence}" for _, code, sentence in cursor.fetchall()) == expected
+        cursor.execute(f"SELECT WARNINGS FROM information_schema.QUERIES WHERE ID = {number}")
+        assert cursor.fetchone() == (count,)
+        cursor.execute("SHOW WARNINGS")
+        assert cursor.fetchall() == ()
+    site = Site(meridian, None, server)  # type: ignore[arg-type]
+    listed = json.loads(site.http("queries", None, limit=1000)[1])["queries"]
+    [of_list] = [query for query in listed if query["id"] == number]
+    assert of_list["warning_count"] == count and "warnings" not in of_list
+    shown = meridian.must("query", "show", "--server", server.url(""), str(number)).text
+    assert shown.count("\n  warning ") == count
+    # Qserv's result has them in one text; that of another user is not told.
+    result = urllib.request.Request(server.url(f"/query-async/result/{number}"), headers={"Authorization": "Basic " + base64.b64encode(b"ann:").decode()})
+    with urllib.request.urlopen(result, timeout=SOON) as response:
+        assert sorted(filter(None, re.split(r"; (?=\d+ \()", json.load(response)["warning"]))) == sorted(told.get("warnings", []))  # type: ignore[call-overload]
+
+
+def test_jobs_have_the_warnings_of_their_queries(server: Server) -> None:
+    """A coordinate system that is not known, and how many in the description of the job."""
+    site = Site(None, None, server)  # type: ignore[arg-type]
+    query = "SELECT id FROM sky.Texts WHERE 1 = CONTAINS(POINT('FK6', 1, 2), CIRCLE('ICRS', 1, 2, 3))"
+    body = urlencode({"LANG": "ADQL", "PHASE": "RUN", "QUERY": query}).encode()
+    with urllib.request.urlopen(server.url("/tap/async"), data=body, timeout=SOON) as response:
+        made = response.read().decode()
+    number = re.search(r"<uws:jobId>(\d+)<", made)
+    assert number is not None, made
+    document = ""
+
+    def is_completed() -> bool:
+        nonlocal document
+        document = site.http(f"tap/async/{number[1]}", None)[1]
+        return "<uws:phase>COMPLETED<" in document
+
+    wait_until(is_completed, 60, "the job is completed")
+    assert "<warnings>1</warnings>" in document
+    assert site.http(f"tap/async/{number[1]}/results/result", None)[1].count('<INFO name="warning"') == 1
 
 
 def test_warnings_of_rows_are_bounded(server: Server) -> None:

@@ -12,13 +12,16 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use catalog::fold_name;
 use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, ScalarValue, plan_err};
+use datafusion::datasource::source_as_provider;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{Expr, TableType};
+use datafusion::logical_expr::{Expr, LogicalPlan, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use futures::stream::{BoxStream, StreamExt};
+use sql::{MOST_WARNINGS, Warning};
 
 use crate::EngineError;
 use crate::error::external;
@@ -35,6 +38,8 @@ pub type RowStream = BoxStream<'static, Result<RecordBatch, EngineError>>;
 pub struct StoredRows {
     /// The columns under their headings, of which several may be the same.
     pub schema: SchemaRef,
+    /// The warnings of the statement that they are the result of.
+    pub warnings: Arc<[Warning]>,
     /// Begins to read the rows.
     pub open: Arc<dyn Fn() -> RowStream + Send + Sync>,
 }
@@ -116,6 +121,24 @@ impl StoredRowsTable {
     pub fn declared(&self) -> &SchemaRef {
         &self.declared
     }
+}
+
+/// The warnings of the stored results that a plan reads, each result's once: whoever reads it now has not been told of them.
+pub(crate) fn warnings_of_results(plan: &LogicalPlan) -> Vec<Warning> {
+    let mut read: Vec<Arc<[Warning]>> = Vec::new();
+    // The closure cannot fail.
+    let _ = plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && let Ok(provider) = source_as_provider(&scan.source)
+            && let Some(table) = provider.downcast_ref::<StoredRowsTable>()
+            && !read.contains(&table.rows.warnings)
+        {
+            read.push(Arc::clone(&table.rows.warnings));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    let all = read.iter().flat_map(|warnings| warnings.iter());
+    all.take(MOST_WARNINGS).cloned().collect()
 }
 
 /// The same columns; a name that an earlier one has, without regard to case, gets a number: `ra`, `ra_2`.

@@ -167,4 +167,6 @@ pub struct QueryInfo {
     pub cached_from: Option<u64>,
     /// When its work was handed out, begun and done.
     pub milestones: Arc<[Milestone]>,
+    /// How many warnings its stored result has.
+    pub warnings: u64,
 }

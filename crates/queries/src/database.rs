@@ -17,13 +17,14 @@ use crate::milestones;
 use crate::record::QueryRecord;
 use crate::registry::Protocol;
 
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("../migrations/0001_queries.sql"),
     include_str!("../migrations/0002_dialect.sql"),
     include_str!("../migrations/0003_estimates.sql"),
     include_str!("../migrations/0004_reads.sql"),
     include_str!("../migrations/0005_cached_from.sql"),
     include_str!("../migrations/0006_milestones.sql"),
+    include_str!("../migrations/0007_warnings.sql"),
 ];
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many numbers a process reserves at a time.
@@ -100,7 +101,7 @@ impl Database {
             sqlx::query(
                 "INSERT OR REPLACE INTO queries (id, user, database, protocol, is_async, state, lane, submitted, started, ended, \
                  pieces_done, pieces, scan_bytes, estimate, decoded_bytes, shared_bytes, rows, result_bytes, expires, error_code, error, row_limit, time_limit, \
-                 dialect, statement, cached_from, milestones) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                 dialect, statement, cached_from, milestones, warnings) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )
             .bind(query.id as i64)
             .bind(&query.user)
@@ -129,6 +130,7 @@ impl Database {
             .bind(&query.statement)
             .bind(query.cached_from.map(|query| query as i64))
             .bind(milestones::written(&query.milestones))
+            .bind(query.warnings as i64)
             .execute(&mut *transaction)
             .await?;
         }
@@ -202,6 +204,7 @@ fn record(row: &SqliteRow) -> Result<QueryRecord, QueryError> {
         statement: row.try_get("statement")?,
         cached_from: optional("cached_from")?,
         milestones: milestones::read(row.try_get("milestones")?).into(),
+        warnings: number("warnings")?,
     })
 }
 

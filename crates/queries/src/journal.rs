@@ -5,25 +5,32 @@
 //! | 1 | phase | the digest of a phase, and how many pieces it has |
 //! | 2 | rows | rows that one run of a piece gave |
 //! | 3 | commit | that run gave all rows of the piece, so many |
+//! | 4 | warnings | what the statement had been warned of since the last of these blocks, when a piece was to be committed |
 //!
 //! Invariant: a piece has at most one commit. Rows of a run without a commit are of a process that was killed; they are not read.
 //!
 //! A phase that has another digest than the file says is another phase: the query was planned otherwise, as over a table that has more
 //! parts by now. What the journal has of all phases is of no use then, and is left out.
+//!
+//! Warnings of a piece that is committed are in the file before its commit. Those of pieces that ran beside it and were not committed when
+//! the process was killed are there too, and come again with these pieces: a warning may be told twice then, and none is lost.
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arrow::array::RecordBatch;
 use engine::{EngineError, PhaseJournal, PhaseKey, PieceJournal, PieceRows, PieceWriter};
+use sql::{MOST_WARNINGS, RowWarnings, Warning};
 
 use crate::block_file::{Block, BlockFile, BlockWriter, Tag};
+use crate::stored_warnings;
 
 const PHASE: u32 = 1;
 const ROWS: u32 = 2;
 const COMMIT: u32 = 3;
+const WARNINGS: u32 = 4;
 
 /// The blocks of committed pieces, by phase and piece.
 type Committed = HashMap<(u32, u64), Arc<[Block]>>;
@@ -35,6 +42,40 @@ pub(crate) struct Journal {
     phases: Mutex<HashMap<u32, (u128, u64)>>,
     committed: Arc<Mutex<Committed>>,
     runs: Arc<AtomicU64>,
+    warnings: Arc<JournaledWarnings>,
+}
+
+/// The warnings of a statement as they get into its journal.
+#[derive(Debug, Default)]
+struct JournaledWarnings {
+    /// Where the statement's work puts them.
+    met: OnceLock<Arc<RowWarnings>>,
+    /// Those that are in the journal.
+    written: Mutex<Vec<Warning>>,
+}
+
+impl JournaledWarnings {
+    /// Writes those that were met since the last time.
+    fn write(&self, file: &BlockFile) -> Result<(), EngineError> {
+        let Some(met) = self.met.get().filter(|met| !met.is_empty()) else {
+            return Ok(());
+        };
+        let mut written = lock(&self.written);
+        let mut new = met.take();
+        new.truncate(MOST_WARNINGS.saturating_sub(written.len()));
+        if !new.is_empty() {
+            let tag = Tag {
+                kind: WARNINGS,
+                phase: 0,
+                piece: 0,
+                run: 0,
+                rows: new.len() as u64,
+            };
+            file.append(tag, &stored_warnings::lines(&new))?;
+            written.extend(new);
+        }
+        Ok(())
+    }
 }
 
 impl Journal {
@@ -50,7 +91,30 @@ impl Journal {
             phases: Mutex::new(found.phases),
             committed: Arc::new(Mutex::new(found.committed)),
             runs: Arc::new(AtomicU64::new(found.runs)),
+            warnings: Arc::new(JournaledWarnings {
+                met: OnceLock::new(),
+                written: Mutex::new(found.warnings),
+            }),
         })
+    }
+
+    /// Keeps what the statement is warned of with its pieces, from now on.
+    pub(crate) fn keep_warnings(&self, met: &Arc<RowWarnings>) {
+        // A query is run once by a process.
+        let _ = self.warnings.met.set(Arc::clone(met));
+    }
+
+    /// All that the statement was warned of when its rows have come to their end: by this process, and by those before it.
+    pub(crate) fn take_warnings(&self) -> Vec<Warning> {
+        let mut all = std::mem::take(&mut *lock(&self.warnings.written));
+        all.extend(
+            self.warnings
+                .met
+                .get()
+                .map(|met| met.take())
+                .unwrap_or_default(),
+        );
+        all
     }
 
     /// Waits until what is committed is on the disk.
@@ -66,6 +130,7 @@ struct Found {
     committed: Committed,
     /// Rows of runs that are not committed yet.
     open: HashMap<(u32, u64, u64), Vec<Block>>,
+    warnings: Vec<Warning>,
     /// More than the number of any run.
     runs: u64,
 }
@@ -87,6 +152,7 @@ impl Found {
                         self.phases.clear();
                         self.committed.clear();
                         self.open.clear();
+                        self.warnings.clear();
                     }
                     self.phases.insert(tag.phase, (digest, tag.rows));
                 }
@@ -105,6 +171,10 @@ impl Found {
                 if twice {
                     tracing::error!(phase = tag.phase, piece = tag.piece, "a piece ran twice");
                 }
+            }
+            WARNINGS => {
+                let warnings = stored_warnings::of_lines(&file.read(&block)?);
+                self.warnings.extend(warnings);
             }
             _ => {}
         }
@@ -126,6 +196,7 @@ impl PieceJournal for Journal {
                 if known.is_some() {
                     phases.clear();
                     lock(&self.committed).clear();
+                    lock(&self.warnings.written).clear();
                 }
                 let tag = Tag {
                     kind: PHASE,
@@ -143,6 +214,7 @@ impl PieceJournal for Journal {
             file: Arc::clone(&self.file),
             committed: Arc::clone(&self.committed),
             runs: Arc::clone(&self.runs),
+            warnings: Arc::clone(&self.warnings),
         }))
     }
 }
@@ -154,6 +226,7 @@ struct JournaledPhase {
     file: Arc<BlockFile>,
     committed: Arc<Mutex<Committed>>,
     runs: Arc<AtomicU64>,
+    warnings: Arc<JournaledWarnings>,
 }
 
 impl PhaseJournal for JournaledPhase {
@@ -175,6 +248,7 @@ impl PhaseJournal for JournaledPhase {
             writer: BlockWriter::new(Arc::clone(&self.file), tag),
             file: Arc::clone(&self.file),
             committed: Arc::clone(&self.committed),
+            warnings: Arc::clone(&self.warnings),
         }))
     }
 
@@ -208,6 +282,7 @@ struct JournaledPiece {
     writer: BlockWriter,
     file: Arc<BlockFile>,
     committed: Arc<Mutex<Committed>>,
+    warnings: Arc<JournaledWarnings>,
 }
 
 impl PieceWriter for JournaledPiece {
@@ -232,6 +307,7 @@ impl PieceWriter for JournaledPiece {
             rows: self.rows,
             ..self.tag
         };
+        self.warnings.write(&self.file)?;
         self.file.append(tag, &[])?;
         committed.insert(place, blocks.into());
         Ok(())
@@ -294,6 +370,44 @@ mod tests {
         assert_eq!(rows(&*phase, 3), []);
         commit(&*phase, 1, 10).unwrap();
         assert_eq!(rows(&*phase, 1), [batch(10), batch(12)]);
+    }
+
+    #[test]
+    fn warnings_are_kept_with_the_pieces() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal");
+        let warning = |n: usize| Warning {
+            code: sql::ErrorCode::TRUNCATED_VALUE,
+            sentence: format!("value {n}"),
+        };
+        let journal = Journal::open(&path).unwrap();
+        let met = Arc::new(RowWarnings::default());
+        journal.keep_warnings(&met);
+        let phase = journal.open_phase(key(7), 4).unwrap();
+        met.add(warning(0));
+        commit(&*phase, 0, 0).unwrap();
+        commit(&*phase, 1, 0).unwrap();
+        met.add(warning(1));
+        met.add(warning(2));
+        commit(&*phase, 2, 0).unwrap();
+        // Of a piece that is not committed when the process is killed.
+        met.add(warning(3));
+        drop((phase, journal));
+
+        let journal = Journal::open(&path).unwrap();
+        let met = Arc::new(RowWarnings::default());
+        journal.keep_warnings(&met);
+        let phase = journal.open_phase(key(7), 4).unwrap();
+        met.add(warning(4));
+        commit(&*phase, 3, 0).unwrap();
+        met.add(warning(5));
+        assert_eq!(journal.take_warnings(), [0, 1, 2, 4, 5].map(warning));
+
+        // A plan over other parts begins anew, and so do its warnings.
+        let journal = Journal::open(&path).unwrap();
+        journal.open_phase(key(8), 4).unwrap();
+        assert_eq!(journal.take_warnings(), []);
+        assert_eq!(Journal::open(&path).unwrap().take_warnings(), []);
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub mod scheduler;
 mod service;
 mod storage;
 mod stored_result;
+mod stored_warnings;
 mod turns;
 
 pub use block_file::without_unused_bytes;

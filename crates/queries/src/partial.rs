@@ -25,6 +25,8 @@ pub(crate) fn rows(running: RunningQuery, record: QueryRecord) -> StoredRows {
     };
     StoredRows {
         schema,
+        // They are told with the whole result.
+        warnings: Arc::default(),
         open: Arc::new(open),
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct QueryRecord {
     pub cached_from: Option<u64>,
     /// When its work was handed out, begun and done.
     pub milestones: Arc<[Milestone]>,
+    /// How many warnings are beside its stored result.
+    pub warnings: u64,
 }
 
 impl QueryRecord {
@@ -78,6 +80,7 @@ impl QueryRecord {
             statement: self.statement.clone(),
             cached_from: self.cached_from,
             milestones: Arc::clone(&self.milestones),
+            warnings: self.warnings,
         }
     }
 

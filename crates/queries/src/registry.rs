@@ -343,6 +343,7 @@ impl QueryRegistry {
             statement: statement[..statement.floor_char_boundary(LONGEST_TEXT)].to_owned(),
             cached_from: None,
             milestones: Arc::default(),
+            warnings: 0,
         };
         let query = Arc::new(Query {
             cancel: stop,

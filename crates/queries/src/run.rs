@@ -12,7 +12,7 @@ use engine::{
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use sql::connection::VariableValue;
-use sql::{Connection, Dialect, ErrorCode, Interrupt};
+use sql::{Connection, Dialect, ErrorCode, Interrupt, MOST_WARNINGS};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -161,6 +161,7 @@ impl QueryService {
             }
             query.update(|record| {
                 (record.rows, record.result_bytes) = (size.rows, size.bytes);
+                record.warnings = size.warnings;
             });
             Ok(())
         };
@@ -211,8 +212,13 @@ impl QueryService {
         let estimate = session.estimate(&prepared).await?;
         admission.admit(&estimate)?;
         query
-            .begin_execution(&self.scheduler, &admission, Some(journal))
+            .begin_execution(&self.scheduler, &admission, Some(Arc::clone(&journal) as _))
             .attach();
+        // What may not be told of rows is not kept either.
+        let tells_of_rows = prepared.tells_of_rows();
+        if tells_of_rows {
+            journal.keep_warnings(Interrupt::current_or_new().warnings());
+        }
         let begun = Instant::now();
         let key = session.result_key(&prepared);
         let cached = key.as_ref();
@@ -245,9 +251,16 @@ impl QueryService {
                 return Err(too_large(self.limits.result_bytes));
             }
         }
-        let size = writer.finish()?;
+        let of_rows = match tells_of_rows && !is_cached {
+            true => journal.take_warnings(),
+            false => vec![],
+        };
         // An equal statement would have to be told of its warnings too.
-        let is_kept = !is_cached && result.row_warnings.is_empty();
+        let is_kept = !is_cached && of_rows.is_empty();
+        let mut warnings = std::mem::take(&mut result.warnings);
+        warnings.extend(of_rows);
+        warnings.truncate(MOST_WARNINGS);
+        let size = writer.finish(&warnings)?;
         if let Some(key) = key.filter(|_| is_kept) {
             let rows = self.stored_rows(query, path);
             session.keep_result(key, begun.elapsed(), rows);

@@ -16,7 +16,7 @@ use std::time::Duration;
 use arrow::datatypes::SchemaRef;
 use engine::{QueryInfo, QueryState, RESERVABLE, ScanEstimate, ScanForecast, Session, StoredRows};
 use futures::future::BoxFuture;
-use sql::{Dialect, ErrorCode};
+use sql::{Dialect, ErrorCode, Warning};
 use tokio::sync::Notify;
 
 use crate::QueryError;
@@ -30,7 +30,7 @@ use crate::run::check;
 use crate::scan_rate::ScanRate;
 use crate::scheduler::{PieceScheduler, SchedulerOptions, SchedulerStatus};
 use crate::storage::{Storage, remove_directory};
-use crate::stored_result;
+use crate::{stored_result, stored_warnings};
 
 /// What a query needs of its server.
 pub trait QueryHost: std::fmt::Debug + Send + Sync {
@@ -326,6 +326,7 @@ impl QueryService {
             statement: submission.statement,
             cached_from: None,
             milestones: Arc::default(),
+            warnings: 0,
         };
         let user = record.user.clone();
         let query = Arc::new(Query::new(record));
@@ -495,6 +496,19 @@ impl QueryService {
                 "query {id} was aborted: {}",
                 record.error.unwrap_or_default()
             )),
+        }
+    }
+
+    /// The warnings of a submitted query that is completed; none of others. Whose query it is, is for the caller to have asked.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn warnings(&self, query: &QueryInfo) -> Result<Vec<Warning>, QueryError> {
+        match &self.storage {
+            Ok(storage) if query.warnings > 0 => {
+                Ok(stored_warnings::read(&storage.result(query.id))?)
+            }
+            _ => Ok(vec![]),
         }
     }
 

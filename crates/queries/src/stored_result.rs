@@ -10,9 +10,11 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use engine::{EngineError, RowStream, StoredRows};
 use futures::stream::{self, StreamExt};
+use sql::Warning;
 
 use crate::block_file::{Block, BlockFile, BlockWriter, Tag};
 use crate::journal::rows_of_blocks;
+use crate::stored_warnings;
 
 const COLUMNS: u32 = 1;
 const ROWS: u32 = 2;
@@ -41,6 +43,7 @@ pub(crate) struct ResultWriter {
 pub(crate) struct ResultSize {
     pub rows: u64,
     pub bytes: u64,
+    pub warnings: u64,
 }
 
 impl ResultWriter {
@@ -74,10 +77,11 @@ impl ResultWriter {
         self.rows
     }
 
-    /// Makes the result visible.
-    pub(crate) fn finish(self) -> Result<ResultSize, EngineError> {
+    /// Makes the result visible, with the warnings of its statement.
+    pub(crate) fn finish(self, warnings: &[Warning]) -> Result<ResultSize, EngineError> {
         self.writer.finish()?;
         self.file.sync()?;
+        stored_warnings::write(&self.path, warnings)?;
         let renamed = fs::rename(unfinished(&self.path), &self.path);
         renamed.map_err(|error| {
             EngineError::storage(format!("cannot write {}: {error}", self.path.display()))
@@ -85,6 +89,7 @@ impl ResultWriter {
         Ok(ResultSize {
             rows: self.rows,
             bytes: self.file.len(),
+            warnings: warnings.len() as u64,
         })
     }
 }
@@ -99,6 +104,7 @@ pub(crate) fn size(path: &Path) -> Result<ResultSize, EngineError> {
     Ok(ResultSize {
         rows: blocks.iter().map(|block| block.tag.rows).sum(),
         bytes: file.len(),
+        warnings: stored_warnings::read(path)?.len() as u64,
     })
 }
 
@@ -130,6 +136,7 @@ pub(crate) fn open_from(path: &Path, skip: u64) -> Result<(StoredRows, u64), Eng
     let (file, rows): (_, Arc<[Block]>) = (Arc::new(file), rows.into());
     let stored = StoredRows {
         schema,
+        warnings: stored_warnings::read(path)?.into(),
         open: Arc::new(move || read(Arc::clone(&file), Arc::clone(&rows))),
     };
     Ok((stored, skip))
@@ -158,7 +165,7 @@ mod tests {
         }
         let open = |path: &Path| Ok::<_, EngineError>(open_from(path, 0)?.0);
         assert!(open(&path).is_err(), "an unfinished result is visible");
-        let size = writer.finish().unwrap();
+        let size = writer.finish(&[]).unwrap();
         assert_eq!(size.rows, 300_000);
         assert_eq!(size.bytes, fs::metadata(&path).unwrap().len());
         let stored = open(&path).unwrap();
@@ -181,7 +188,7 @@ mod tests {
             assert_eq!(rows[7], batch(7_000));
         }
         let writer = ResultWriter::create(&path, &batch(0).schema()).unwrap();
-        writer.finish().unwrap();
+        writer.finish(&[]).unwrap();
         assert_eq!(open(&path).unwrap().schema, batch(0).schema());
     }
 }

@@ -2,7 +2,7 @@
 
 use engine::{Milestone, QueryInfo};
 use serde::{Deserialize, Serialize};
-use sql::Moment;
+use sql::{Moment, Warning};
 
 /// What is known of a query, as JSON has it. Times are texts such as `2026-11-25T10:00:00.250000Z`, in UTC.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +67,12 @@ pub struct QueryDescription {
     /// The number of the query whose result answered it, if it did not run.
     #[serde(default)]
     pub cached_from: Option<u64>,
+    /// How many warnings its stored result has.
+    #[serde(default)]
+    pub warning_count: u64,
+    /// These, with their numbers; not in lists.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// When its work was handed out, begun and done; not in lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub milestones: Vec<MilestoneDescription>,
@@ -114,6 +120,14 @@ impl QueryDescription {
         !["QUEUED", "EXECUTING"].contains(&self.state.as_str())
     }
 
+    /// The same with these warnings.
+    pub(crate) fn with_warnings(self, warnings: &[Warning]) -> Self {
+        Self {
+            warnings: warnings.iter().map(Warning::to_string).collect(),
+            ..self
+        }
+    }
+
     /// The same for a list: with no more of the text than this many bytes, and without milestones.
     pub(crate) fn shortened(mut self, bytes: usize) -> Self {
         self.milestones.clear();
@@ -158,6 +172,8 @@ impl From<QueryInfo> for QueryDescription {
             dialect: info.dialect.name().to_owned(),
             statement: info.statement,
             cached_from: info.cached_from,
+            warning_count: info.warnings,
+            warnings: vec![],
             milestones: info.milestones.iter().map(Into::into).collect(),
         }
     }

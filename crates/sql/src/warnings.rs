@@ -33,6 +33,24 @@ pub struct Warning {
     pub sentence: String,
 }
 
+impl Warning {
+    /// A line from which [`Self::of_line`] makes the warning again.
+    pub fn line(&self) -> String {
+        // A sentence shows values without control characters, but may name what a client has called otherwise.
+        let sentence = self.sentence.replace(['\n', '\r'], " ");
+        format!("{} {sentence}", self.code.number)
+    }
+
+    /// The warning of a line; `None` if it is none.
+    pub fn of_line(line: &str) -> Option<Self> {
+        let (number, sentence) = line.split_once(' ')?;
+        Some(Self {
+            code: ErrorCode::of_number(number.parse().ok()?),
+            sentence: sentence.to_owned(),
+        })
+    }
+}
+
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.code, self.sentence)

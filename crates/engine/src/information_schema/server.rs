@@ -6,7 +6,8 @@ use crate::system_tables::QueryInfo;
 /// The columns of `QUERIES`, which MySQL has not.
 pub(super) const QUERY_COLUMNS: &str = "ID# USER DB PROTOCOL MODE STATE QUEUE_PLACE# LANE SUBMITTED@ STARTED@ ENDED@ PIECES_DONE# \
                                         PIECES# SCAN_BYTES# ESTIMATED_MS# DECODED_BYTES# SHARED_BYTES# ROWS# RESULT_BYTES# SECONDS_LEFT# \
-                                        EXPIRES@ ERROR_CODE# ERROR DIALECT STATEMENT CACHED_FROM# WAITS_FOR";
+                                        EXPIRES@ ERROR_CODE# ERROR DIALECT STATEMENT CACHED_FROM# WAITS_FOR \
+                                        WARNINGS#";
 
 /// The columns of `QUERY_MILESTONES`.
 pub(super) const MILESTONE_COLUMNS: &str = "QUERY_ID# NUMBER# PHASE# RUN_BY PIECES# PIECES_DONE# HANDED_OUT@ STARTED@ FIRST_ROWS@ COMMITTED@";
@@ -65,6 +66,7 @@ fn query_row(query: QueryInfo) -> Row {
         query.statement.into(),
         query.cached_from.into(),
         query.waits_for.map(|what| what.name().to_owned()).into(),
+        query.warnings.into(),
     ]
 }
 

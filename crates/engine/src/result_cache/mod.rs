@@ -83,6 +83,8 @@ impl CachedRows {
         let batches: Arc<[RecordBatch]> = batches.into();
         let stored = StoredRows {
             schema: rows.schema,
+            // Statements that it answers are planned, and have their own.
+            warnings: Arc::default(),
             open: Arc::new(move || {
                 let batches = Arc::clone(&batches);
                 let at = 0..batches.len();

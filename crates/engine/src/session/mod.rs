@@ -35,6 +35,7 @@ use crate::files::FileAccess;
 use crate::loaded_table::CHUNK_NUMBER;
 use crate::plan_cache::{Candidate, PlanCache, QueryFingerprint};
 use crate::provider::ArchiveCatalog;
+use crate::stored_rows::warnings_of_results;
 use crate::system_tables::SystemTables;
 use crate::{
     Archive, EngineError, PieceDispatcher, QueryExecution, ResultCache, RowStream, ScanEstimate,
@@ -211,7 +212,7 @@ impl Session {
         prepared.analyzes = explain::analyzes(&parsed.statement);
         prepared.cacheable = self.cacheable(&parsed, &prepared);
         if self.dialect == Dialect::Adql {
-            prepared.warnings = sql::adql_warnings(text);
+            prepared.warnings.splice(0..0, sql::adql_warnings(text));
         }
         Ok(prepared)
     }
@@ -224,11 +225,12 @@ impl Session {
         parsed: &Parsed,
     ) -> Result<PreparedQuery, EngineError> {
         let reads_hidden = views::reads_hidden(&logical, self.archive.catalog().rights());
-        let warnings = match self.dialect {
+        let mut warnings = match self.dialect {
             Dialect::MySql if !reads_hidden => sql::warnings(&logical),
             // Those of ADQL are about the text.
             _ => vec![],
         };
+        warnings.extend(warnings_of_results(&logical));
         let result = plan.schema();
         let schema = self.headed(&logical, &parsed.headings, &result).await?;
         let (plan, schema) = match &parsed.repeated {

@@ -65,6 +65,11 @@ impl PreparedQuery {
         found
     }
 
+    /// Whether whoever asks may be told of the values of rows that it reads, as warnings do.
+    pub fn tells_of_rows(&self) -> bool {
+        !self.reads_hidden
+    }
+
     /// The result with the rows of `batches`, wherever the plan runs, as work on a statement.
     pub fn into_result(
         self,

@@ -79,6 +79,9 @@ pub fn in_words(query: &QueryDescription) -> String {
             let _ = writeln!(text, "  {name:<11}  {value}");
         }
     }
+    for warning in &query.warnings {
+        let _ = writeln!(text, "  {:<11}  {warning}", "warning");
+    }
     for milestone in &query.milestones {
         let _ = writeln!(text, "  {:<11}  {}", "milestone", in_a_line(milestone));
     }

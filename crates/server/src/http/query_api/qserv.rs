@@ -403,6 +403,7 @@ mod tests {
             statement: "SELECT 1".to_owned(),
             cached_from: None,
             milestones: Arc::default(),
+            warnings: 0,
         }
     }
 

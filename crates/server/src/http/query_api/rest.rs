@@ -251,7 +251,9 @@ pub(super) async fn show(
     State(state): State<Arc<HttpState>>,
     Path(id): Path<String>,
 ) -> Result<Response<Body>, RestError> {
-    let described = QueryDescription::from(known(&state, &id)?);
+    let query = known(&state, &id)?;
+    let warnings = state.shared.queries.warnings(&query)?;
+    let described = QueryDescription::from(query).with_warnings(&warnings);
     Ok(super::json(StatusCode::OK, &described))
 }
 

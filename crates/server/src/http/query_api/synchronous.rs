@@ -105,7 +105,7 @@ impl StoredResult {
             let stored = self.shared.queries.result(self.id, &self.user)?;
             output.begin(&stored.schema);
             output.send_all((stored.open)()).await?;
-            Ok(vec![])
+            Ok(stored.warnings.to_vec())
         };
         let outcome = self.work.run(sending).await;
         output.finish(outcome).await

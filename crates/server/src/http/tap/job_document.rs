@@ -3,6 +3,7 @@
 use std::io;
 
 use arrow::temporal_conversions::timestamp_us_to_datetime;
+use engine::QueryInfo;
 use quick_xml::events::BytesText;
 
 use super::jobs::{Job, Phase};
@@ -78,12 +79,13 @@ fn content(xml: &mut Xml, job: &Job, base: &str) -> io::Result<()> {
 
 /// How far the query has come, in the elements that Rubin's service uses.
 fn progress(xml: &mut Xml, job: &Job) -> io::Result<()> {
-    let Some(query) = job.query.as_ref().filter(|query| query.pieces > 0) else {
+    let told = |query: &&QueryInfo| query.pieces > 0 || query.warnings > 0;
+    let Some(query) = job.query.as_ref().filter(told) else {
         return Ok(());
     };
     let percent = match job.phase() {
         Phase::Completed => 100,
-        _ => (100 * query.pieces_done / query.pieces).min(100),
+        _ => (100 * query.pieces_done / query.pieces.max(1)).min(100),
     };
     xml.create_element("uws:jobInfo")
         .write_inner_content(|xml| {
@@ -91,7 +93,9 @@ fn progress(xml: &mut Xml, job: &Job) -> io::Result<()> {
                 .write_inner_content(|xml| {
                     text(xml, "pct_complete", &percent.to_string())?;
                     text(xml, "chunks_processed", &query.pieces_done.to_string())?;
-                    text(xml, "total_chunks", &query.pieces.to_string())
+                    text(xml, "total_chunks", &query.pieces.to_string())?;
+                    // Their texts are in a result that is a VOTable.
+                    text(xml, "warnings", &query.warnings.to_string())
                 })?;
             Ok(())
         })?;

@@ -442,8 +442,8 @@ pub(super) async fn result(
                 let batches = (stored.open)().boxed();
                 let wanted = LimitedBatches::new(batches, max_rows, counter);
                 let mut wanted = wanted.noting(&noted);
-                let warnings = sql::adql_warnings(&request.statement);
-                let mut writer = format.writer(RESULT, &columns, &stored.schema, &warnings)?;
+                let warnings = &stored.warnings;
+                let mut writer = format.writer(RESULT, &columns, &stored.schema, warnings)?;
                 write(writer.as_mut(), &mut wanted, &sender).await
             };
             work.run(sending).await
