@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import io
 import json
 import math
+import re
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlencode
 
 import mysql.connector
+import numpy as np
+import pyarrow.parquet
 import pymysql
 import pytest
+from astropy.io import fits
 
 from cluster_members import cluster_of
 from meridian_cli import Meridian
@@ -143,7 +151,8 @@ def test_regions_and_keys_restrict_what_is_read(site: Site, name: str, table: st
         said = site.http("queries", name, method="POST", body=json.dumps({"statement": statement}).encode())[1]
         number = json.loads(said)["id"]
         deadline = time.monotonic() + 30
-        while (query := json.loads(site.http(f"queries/{number}", name)[1]))["state"] != "COMPLETED" and time.monotonic() < deadline:
+        # Whose query it is is not told.
+        while (query := json.loads(site.http(f"queries/{number}", "boss")[1]))["state"] != "COMPLETED" and time.monotonic() < deadline:
             time.sleep(0.05)
         assert query["state"] == "COMPLETED", query
         return int(query["scan_bytes"])
@@ -227,7 +236,57 @@ def test_cones_give_the_released_rows(site: Site, name: str) -> None:
         described = site.http("scs/sky/Night", name, RA=11, DEC=20.5, **parameters)[1]
         assert [described.count(f'"{ucd}"') for ucd in ("ID_MAIN", "POS_EQ_RA_MAIN", "POS_EQ_DEC_MAIN")] == [1, 1, 1], described
         assert "proprietary" not in described or name != "narrow"
-    assert (site.http("hats/sky/Night/hats.properties", name)[0] == 200) is (name in SEES_ALL)
+
+
+def hats_rows(site: Site, name: str, table: str) -> tuple[dict[str, str], list[dict[str, object]]]:
+    """The properties of a catalogue, and the rows of all its files, of which no two overlap."""
+    status, said, _ = site.http(f"hats/sky/{table}/hats.properties", name)
+    assert status == 200, said
+    properties = dict(line.split("=", 1) for line in said.splitlines()[1:])
+    cells = site.http(f"hats/sky/{table}/partition_info.csv", name)[1].split()[1:]
+    rows: list[dict[str, object]] = []
+    for order, cell in (line.split(",") for line in cells):
+        path = f"/hats/sky/{table}/dataset/Norder={order}/Dir={int(cell) // 10_000 * 10_000}/Npix={cell}.parquet"
+        request = urllib.request.Request(site.server.url(path), headers={"Authorization": "Basic " + base64.b64encode(f"{name}:{PASSWORD}".encode()).decode()})
+        with urllib.request.urlopen(request, timeout=30) as response:
+            found = pyarrow.parquet.read_table(io.BytesIO(response.read())).to_pylist()
+        assert found, "a cell without rows tells of a row that is hidden"
+        rows += found
+    return properties, rows
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_hats_catalogues_have_the_released_rows(site: Site, name: str) -> None:
+    """Their files were refused to who does not see all. A child without positions has the rows whose director rows are seen."""
+    step = 1 if name in SEES_ALL else 2
+    # Whoever sees all has made the files first.
+    assert len(hats_rows(site, "boss", "Night")[1]) == STARS
+    properties, rows = hats_rows(site, name, "Night")
+    assert sorted(int(str(row["id"])) for row in rows) == list(range(0, STARS, step))
+    assert properties["hats_nrows"] == str(STARS // step) and int(properties["hats_max_rows"]) <= STARS // step
+    assert ("proprietary" in rows[0]) is (name != "narrow") and all(row["flux"] != HIDDEN_BIG for row in rows if step == 2)
+    assert sum(sky_map(site, name, "Night")) == STARS // step
+    properties, rows = hats_rows(site, name, "Spot")
+    assert sorted(int(str(row["id"])) for row in rows) == list(range(0, STARS, step))
+    assert properties["hats_nrows"] == str(STARS // step)
+
+
+def sky_map(site: Site, name: str, table: str) -> list[int]:
+    """The numbers of rows in the cells of the map of the sky."""
+    request = urllib.request.Request(site.server.url(f"/hats/sky/{table}/skymap.fits"), headers={"Authorization": "Basic " + base64.b64encode(f"{name}:{PASSWORD}".encode()).decode()})
+    with urllib.request.urlopen(request, timeout=30) as response, fits.open(io.BytesIO(response.read())) as hdus:
+        return [int(value) for value in np.ravel(np.asarray(hdus[1].data.field(0)))]
+
+
+def test_files_of_a_catalogue_follow_the_release(site: Site) -> None:
+    """No file that was made for another condition is sent."""
+    release = ("release", "--data", site.data, "--db", "sky", "--table", "Night", "--condition")
+    try:
+        for condition, expected in (("id < 5", range(5)), ("id > 190 AND id < 200", range(191, 200)), ("id < 5", range(5))):
+            site.meridian.must(*release, condition)
+            assert sorted(int(str(row["id"])) for row in hats_rows(site, "open", "Night")[1]) == list(expected)
+    finally:
+        site.meridian.must(*release, "proprietary = 0 AND seen <= NOW()")
 
 
 def angular_distance(one: tuple[float, float], other: tuple[float, float]) -> float:
@@ -250,11 +309,104 @@ def test_no_list_tells_how_many_rows_are_hidden(site: Site, name: str) -> None:
         for statement in ("EXPLAIN SELECT * FROM sky.Night", "EXPLAIN ANALYZE SELECT COUNT(*) FROM sky.Night", "EXPLAIN SELECT * FROM sky.Fluxes"):
             if name in SEES_ALL:
                 cursor.execute(statement)
+            elif statement == "EXPLAIN SELECT * FROM sky.Night":
+                continue
             else:
                 number, sentence = rejection(connection, statement)
                 assert number == 1345 and "proprietary" not in sentence
     _, listed, _ = site.http("tap/tables/sky.Night", name, detail="max")
     assert (f">{STARS}<" in listed) is (name in SEES_ALL)
+    page = site.http("", name)[1]
+    assert (f"<td>sky.Night</td><td>{STARS}</td>" in page) is (name in SEES_ALL)
+    assert ("<td>sky.Night</td><td></td>" in page) is (name not in SEES_ALL)
+
+
+# Statements, and by what their scans are restricted.
+EXPLAINED = [
+    ("SELECT id FROM sky.Night", "sky.Night: released rows, unrestricted, columns id"),
+    ("SELECT COUNT(*) FROM sky.Night", "sky.Night: released rows, unrestricted, no column"),
+    ("SELECT id FROM sky.Night WHERE id = 3", "sky.Night: released rows, key 3, columns id"),
+    ("SELECT id FROM sky.Night WHERE flux > 3 AND qserv_areaspec_circle(11, 20.5, 1)", "sky.Night: released rows, "),
+    ("SELECT n.id FROM sky.Night n JOIN sky.Spot s ON n.id = s.id WHERE s.value > 100", "sky.Spot: unrestricted, columns"),
+    ("SELECT MAX(c) FROM (SELECT flux, COUNT(*) AS c FROM sky.Night GROUP BY flux) d", "sky.Night: released rows, unrestricted, columns flux"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["open", "narrow"])
+@pytest.mark.parametrize(("statement", "line"), EXPLAINED)
+def test_explain_tells_nothing_of_hidden_rows(site: Site, name: str, statement: str, line: str) -> None:
+    """It was refused. What it tells is the same however many rows are hidden, and has no word of the condition."""
+    def explained(form: str) -> dict[str, str]:
+        with site.connect(name) as connection, connection.cursor() as cursor:
+            cursor.execute(f"{form} {statement}")
+            assert [column[0] for column in cursor.description] == ["plan_type", "plan"]
+            return dict(cursor.fetchall())
+
+    told = explained("EXPLAIN")
+    assert set(told) == {"summary", "logical_plan"} and line in told["summary"], told
+    assert "not all rows of sky.Night are released to you" in told["summary"]
+    everything = "\n".join(told.values())
+    assert not any(word in everything for word in ("proprietary", "seen", "Barrier", "chunk", str(STARS), "bytes of"))
+    assert not re.search(r"\d+ (rows|pieces|bytes|ms|s)\b", everything)
+    for form in ("EXPLAIN FORMAT=TREE", "EXPLAIN FORMAT=JSON", "EXPLAIN VERBOSE"):
+        try:
+            assert explained(form) == told, form
+        except pymysql.err.MySQLError as error:
+            assert error.args[0] in (1064, 1235), (form, error)
+    # The summary and the plan are those of a table with other rows, too.
+    release = ("release", "--data", site.data, "--db", "sky", "--table", "Night", "--condition")
+    try:
+        site.meridian.must(*release, "id < 0")
+        assert explained("EXPLAIN") == told
+    finally:
+        site.meridian.must(*release, "proprietary = 0 AND seen <= NOW()")
+
+
+@pytest.mark.parametrize("name", [*READERS, "viewer"])
+def test_lists_of_queries_do_not_tell_what_is_read(site: Site, name: str) -> None:
+    """Bytes of a column were the number of all rows, whoever asked; also of a query that waits, of a job, and as an error tells it."""
+    is_told = name in SEES_ALL
+    table = "sky.Wide" if name == "viewer" else "sky.Night"
+    statement = f"SELECT SUM(ra), {READERS.index(name) if name in READERS else 9} AS who FROM {table}"
+    with site.connect(name) as connection:
+        cursor = connection.cursor()
+        cursor.execute(statement)
+        cursor.execute("SELECT SCAN_BYTES, ESTIMATED_MS, DECODED_BYTES, SHARED_BYTES FROM information_schema.QUERIES WHERE STATEMENT = %s AND MODE = 'BLOCKING'", (statement,))
+        for listed in cursor.fetchall():
+            assert (listed[0] == 8 * STARS) if is_told else (listed == (None,) * 4), listed
+    number = json.loads(site.http("queries", name, method="POST", body=json.dumps({"statement": statement}).encode())[1])["id"]
+    names = ("scan_bytes", "estimated_ms", "decoded_bytes", "shared_bytes")
+    deadline = time.monotonic() + 30
+    while (query := json.loads(site.http(f"queries/{number}", name)[1]))["state"] != "COMPLETED" and time.monotonic() < deadline:
+        assert is_told or all(query[column] is None for column in names), query
+        time.sleep(0.05)
+    [listed] = [it for it in json.loads(site.http("queries", name)[1])["queries"] if it["id"] == number]
+    for told in (query, listed):
+        assert (told["scan_bytes"] == 8 * STARS) if is_told else all(told[column] is None for column in names), told
+    assert json.loads(site.http(f"queries/{number}", "boss")[1])["scan_bytes"] > 0
+    body = urlencode({"LANG": "ADQL", "PHASE": "RUN", "QUERY": f"SELECT SUM(ra) AS s FROM {table}"}).encode()
+    job = re.search(r"<uws:jobId>(\d+)<", post_form(site, "tap/async", name, body))
+    assert job is not None
+    document = site.http(f"tap/async/{job[1]}", name, WAIT=30)[1]
+    assert ('<uws:quote xsi:nil="true"' in document) is not is_told, document
+
+
+def post_form(site: Site, path: str, name: str, body: bytes) -> str:
+    request = urllib.request.Request(site.server.url(f"/{path}"), data=body)
+    request.add_header("Authorization", "Basic " + base64.b64encode(f"{name}:{PASSWORD}".encode()).decode())
+    opener = urllib.request.build_opener(KeepLogin)
+    with opener.open(request, timeout=30) as response:
+        return str(response.read().decode())
+
+
+class KeepLogin(urllib.request.HTTPRedirectHandler):
+    """Goes to the job that was made as the same user."""
+
+    def redirect_request(self, req: urllib.request.Request, *rest: object) -> urllib.request.Request | None:
+        new = super().redirect_request(req, *rest)  # type: ignore[arg-type]
+        if new is not None:
+            new.add_header("Authorization", str(req.get_header("Authorization")))
+        return new
 
 
 def test_releases_and_rights_to_the_rest_count_with_the_next_statement(site: Site) -> None:

@@ -14,7 +14,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use sky::{ChunkId, Chunker};
 
 use crate::coverage::SubChunkSet;
-use crate::exec::{ChunkPhaseExec, PieceScanExec, RowsOf};
+use crate::exec::{BarrierExec, ChunkPhaseExec, PieceScanExec, RowsOf};
 use crate::least_memory::least_memory;
 use crate::piece::{ChunkSlice, Piece};
 use crate::{Archive, EngineError, QueryExecution};
@@ -54,6 +54,8 @@ pub struct ScanEstimate {
     pub rating: u8,
     /// Bytes of memory that it should have before it begins; 0 if it gathers little.
     pub memory: u64,
+    /// Whether it reads rows that whoever asks may not see: these numbers would tell how many.
+    pub is_veiled: bool,
 }
 
 impl ScanEstimate {
@@ -92,7 +94,11 @@ pub(crate) async fn estimate(
     archive: &Archive,
     plan: &Arc<dyn ExecutionPlan>,
 ) -> Result<ScanEstimate, EngineError> {
-    let mut estimate = ScanEstimate::default();
+    let has_barrier = |plan| !nodes(plan, |node| node.is::<BarrierExec>()).is_empty();
+    let mut estimate = ScanEstimate {
+        is_veiled: has_barrier(plan),
+        ..ScanEstimate::default()
+    };
     for phase in nodes(plan, |node| node.is::<ChunkPhaseExec>()) {
         let Some(phase) = phase.downcast_ref::<ChunkPhaseExec>() else {
             continue;
@@ -101,6 +107,7 @@ pub(crate) async fn estimate(
             .pieces()
             .map_err(|error| EngineError::from_run(&error))?;
         let chunks = pieces.iter().map(|piece| piece.slices().len()).sum();
+        estimate.is_veiled |= has_barrier(phase.inner());
         estimate.pieces += pieces.len();
         estimate.chunks = estimate.chunks.max(chunks);
         estimate.rating = estimate.rating.max(phase.rating());

@@ -143,14 +143,14 @@ pub struct QueryInfo {
     pub rows: u64,
     /// Bytes of its stored result.
     pub result_bytes: u64,
-    /// Bytes of columns that it decodes, by the catalog's counts.
-    pub scan_bytes: u64,
+    /// Bytes of columns that it decodes, by the catalog's counts; `None` if that is not told.
+    pub scan_bytes: Option<u64>,
     /// How long it was expected to take by itself, in milliseconds.
     pub estimate: Option<u64>,
     /// Bytes of columns that it has decoded.
-    pub decoded_bytes: u64,
+    pub decoded_bytes: Option<u64>,
     /// Bytes of columns that it has found decoded in memory, whoever decoded them.
-    pub shared_bytes: u64,
+    pub shared_bytes: Option<u64>,
     /// How long it will still take, in seconds, judged by its pieces.
     pub seconds_left: Option<u64>,
     /// When its result will be removed.
@@ -169,4 +169,24 @@ pub struct QueryInfo {
     pub milestones: Arc<[Milestone]>,
     /// How many warnings its stored result has.
     pub warnings: u64,
+    /// Whether what it reads tells of rows that its user may not see.
+    pub is_veiled: bool,
+}
+
+impl QueryInfo {
+    /// The same for whoever has asked it: without the bytes that it reads and the time that these take, if they count rows that its user may
+    /// not see.
+    #[must_use]
+    pub fn for_its_user(self) -> Self {
+        match self.is_veiled {
+            false => self,
+            true => Self {
+                scan_bytes: None,
+                estimate: None,
+                decoded_bytes: None,
+                shared_bytes: None,
+                ..self
+            },
+        }
+    }
 }

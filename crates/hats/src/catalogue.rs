@@ -1,6 +1,7 @@
 //! A table as it becomes a catalogue: the queries that give its cells and their rows.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
@@ -34,6 +35,8 @@ pub struct Catalogue {
     director: Option<Director>,
     /// The columns of the position, as they are called in the files.
     pub position: Position,
+    /// The conditions by which rows are released to whoever asks, if that is not all rows, and the hour, since these may name the time.
+    released_by: Option<(Vec<String>, u64)>,
 }
 
 /// The director of a child that has no positions of its own.
@@ -63,13 +66,12 @@ impl Catalogue {
                 None => HatsError::NoTable(full_name),
             });
         };
-        if archive.release_of(&found).is_some() {
-            return Err(HatsError::PartlyReleased(full_name));
-        }
+        let mut released_by: Vec<String> = Vec::new();
+        released_by.extend(archive.release_of(&found).map(str::to_owned));
         // Who may read other columns has another catalogue.
         let seen = archive.catalog().rights().seen_table(found.table.clone());
         let table = seen.ok_or(HatsError::NoTable(full_name))?;
-        let director = Director::of(archive, &table).await?;
+        let director = Director::of(archive, &table, &mut released_by).await?;
         let position = match (&table.spec.position, &director) {
             (Some(position), _) => position.clone(),
             (None, Some(director)) => director.names_in(&table),
@@ -86,6 +88,7 @@ impl Catalogue {
             table,
             director,
             position,
+            released_by: (!released_by.is_empty()).then(|| (released_by, hour())),
         })
     }
 
@@ -107,7 +110,10 @@ impl Catalogue {
                 table.id, table.spec, table.metadata
             )
         });
-        states.collect::<Vec<_>>().join("; ")
+        let mut states: Vec<String> = states.collect();
+        // Who sees other rows has another catalogue.
+        states.extend(self.released_by.as_ref().map(|it| format!("{it:?}")));
+        states.join("; ")
     }
 
     /// Counts the rows by cells, and cuts the table into tiles.
@@ -230,7 +236,12 @@ impl Catalogue {
 
 impl Director {
     /// The director of a child that has no positions of its own.
-    async fn of(archive: &Arc<Archive>, child: &Table) -> Result<Option<Self>, HatsError> {
+    /// Adds the condition by which its rows are released.
+    async fn of(
+        archive: &Arc<Archive>,
+        child: &Table,
+        released_by: &mut Vec<String>,
+    ) -> Result<Option<Self>, HatsError> {
         let spec = &child.spec;
         let (TableKind::Child, None, Some(reference)) =
             (spec.kind, &spec.position, spec.directors.first())
@@ -242,9 +253,7 @@ impl Director {
             let name = format!("{}.{}", spec.database, reference.table);
             return Err(HatsError::NoTable(name));
         };
-        if archive.release_of(&director).is_some() {
-            return Err(HatsError::PartlyReleased(director.spec().full_name()));
-        }
+        released_by.extend(archive.release_of(&director).map(str::to_owned));
         let Some(table) = archive
             .catalog()
             .rights()
@@ -276,6 +285,14 @@ impl Director {
             dec: free(&self.position.dec),
         }
     }
+}
+
+/// The hour, counted from 1970 on.
+fn hour() -> u64 {
+    const SECONDS: u64 = 3600;
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    // A clock before 1970 was never set.
+    since.map_or(0, |it| it.as_secs() / SECONDS)
 }
 
 /// Whether two states of a table have the same rows. Parts that are merged meanwhile change nothing.

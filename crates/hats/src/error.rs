@@ -16,11 +16,6 @@ pub enum HatsError {
     /// It is a view.
     #[error("{0} is a view, and a HATS catalogue is made of a table: export what the view reads")]
     IsView(String),
-    /// Whoever asks may see some of its rows.
-    #[error(
-        "only some rows of {0} are released to you, and files of a HATS catalogue have all: query the table instead"
-    )]
-    PartlyReleased(String),
     /// Its rows have no position.
     #[error(
         "{table} is a {kind} table, whose rows have no position; a HATS catalogue is made of a director or of a child: export it in another format"

@@ -21,6 +21,8 @@ pub(crate) struct Expected {
     pub bytes: u64,
     /// The time that it takes by itself.
     pub time: Duration,
+    /// Whether the query's user may not be told.
+    pub is_veiled: bool,
 }
 
 /// Admits one query.
@@ -122,6 +124,7 @@ impl QueryAdmission {
         if let Some(expected) = self.expected() {
             record.scan_bytes = expected.bytes;
             record.estimate = u64::try_from(expected.time.as_millis()).ok();
+            record.is_veiled = expected.is_veiled;
         }
     }
 
@@ -138,9 +141,16 @@ impl engine::Admission for QueryAdmission {
     fn admit(&self, estimate: &ScanEstimate) -> Result<(), EngineError> {
         let bytes = estimate.bytes();
         let time = Duration::try_from_secs_f64(self.rate.seconds(bytes)).unwrap_or(Duration::MAX);
-        *lock(&self.expected) = Some(Expected { bytes, time });
+        let is_veiled = estimate.is_veiled;
+        *lock(&self.expected) = Some(Expected {
+            bytes,
+            time,
+            is_veiled,
+        });
         match self.longest {
-            Some(longest) if time > longest => Err(takes_too_long(time, longest).into()),
+            Some(longest) if time > longest => {
+                Err(takes_too_long((!is_veiled).then_some(time), longest).into())
+            }
             _ => Ok(()),
         }
     }
@@ -197,11 +207,12 @@ fn has_waited_too_long(longest: Duration, place: u64, bytes: u64) -> QueryError 
     QueryError::new(ErrorCode::OUT_OF_RESOURCES, sentence)
 }
 
-fn takes_too_long(time: Duration, longest: Duration) -> QueryError {
+fn takes_too_long(time: Option<Duration>, longest: Duration) -> QueryError {
+    let time = time.map(|time| format!(" about {},", spelled(time)));
     let sentence = format!(
-        "the query would take about {}, longer than a connection may wait (--max-blocking {}): put SUBMIT before it to run it without \
+        "the query would take{} longer than a connection may wait (--max-blocking {}): put SUBMIT before it to run it without \
          the connection, or restrict it to a part of the sky",
-        spelled(time),
+        time.unwrap_or_default(),
         spelled(longest)
     );
     QueryError::new(ErrorCode::LIMIT_REACHED, sentence)
@@ -237,6 +248,7 @@ mod tests {
             chunks: 9,
             rating: 1,
             memory: 0,
+            is_veiled: false,
         }
     }
 

@@ -17,7 +17,7 @@ use crate::milestones;
 use crate::record::QueryRecord;
 use crate::registry::Protocol;
 
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 8] = [
     include_str!("../migrations/0001_queries.sql"),
     include_str!("../migrations/0002_dialect.sql"),
     include_str!("../migrations/0003_estimates.sql"),
@@ -25,6 +25,7 @@ const MIGRATIONS: [&str; 7] = [
     include_str!("../migrations/0005_cached_from.sql"),
     include_str!("../migrations/0006_milestones.sql"),
     include_str!("../migrations/0007_warnings.sql"),
+    include_str!("../migrations/0008_veiled.sql"),
 ];
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many numbers a process reserves at a time.
@@ -101,7 +102,7 @@ impl Database {
             sqlx::query(
                 "INSERT OR REPLACE INTO queries (id, user, database, protocol, is_async, state, lane, submitted, started, ended, \
                  pieces_done, pieces, scan_bytes, estimate, decoded_bytes, shared_bytes, rows, result_bytes, expires, error_code, error, row_limit, time_limit, \
-                 dialect, statement, cached_from, milestones, warnings) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                 dialect, statement, cached_from, milestones, warnings, veiled) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )
             .bind(query.id as i64)
             .bind(&query.user)
@@ -131,6 +132,7 @@ impl Database {
             .bind(query.cached_from.map(|query| query as i64))
             .bind(milestones::written(&query.milestones))
             .bind(query.warnings as i64)
+            .bind(query.is_veiled)
             .execute(&mut *transaction)
             .await?;
         }
@@ -205,6 +207,7 @@ fn record(row: &SqliteRow) -> Result<QueryRecord, QueryError> {
         cached_from: optional("cached_from")?,
         milestones: milestones::read(row.try_get("milestones")?).into(),
         warnings: number("warnings")?,
+        is_veiled: row.try_get("veiled")?,
     })
 }
 

@@ -46,6 +46,8 @@ pub(crate) struct QueryRecord {
     pub milestones: Arc<[Milestone]>,
     /// How many warnings are beside its stored result.
     pub warnings: u64,
+    /// Whether its user may not be told what it reads.
+    pub is_veiled: bool,
 }
 
 impl QueryRecord {
@@ -66,10 +68,10 @@ impl QueryRecord {
             ended: self.ended,
             pieces_done: self.pieces_done,
             pieces: self.pieces,
-            scan_bytes: self.scan_bytes,
+            scan_bytes: Some(self.scan_bytes),
             estimate: self.estimate,
-            decoded_bytes: self.decoded_bytes,
-            shared_bytes: self.shared_bytes,
+            decoded_bytes: Some(self.decoded_bytes),
+            shared_bytes: Some(self.shared_bytes),
             rows: self.rows,
             result_bytes: self.result_bytes,
             seconds_left: self.seconds_left(),
@@ -81,6 +83,7 @@ impl QueryRecord {
             cached_from: self.cached_from,
             milestones: Arc::clone(&self.milestones),
             warnings: self.warnings,
+            is_veiled: self.is_veiled,
         }
     }
 

@@ -194,6 +194,7 @@ impl Query {
             record.lane = seen.lane;
             (record.scan_bytes, record.estimate) = (seen.scan_bytes, seen.estimate);
             (record.decoded_bytes, record.shared_bytes) = (seen.decoded_bytes, seen.shared_bytes);
+            record.is_veiled = seen.is_veiled;
             record.cached_from = seen.cached_from;
             record.milestones = milestones::kept(&seen.milestones).into();
             record.error_code = error.map(|error| error.code.number);
@@ -344,6 +345,7 @@ impl QueryRegistry {
             cached_from: None,
             milestones: Arc::default(),
             warnings: 0,
+            is_veiled: false,
         };
         let query = Arc::new(Query {
             cancel: stop,

@@ -327,6 +327,7 @@ impl QueryService {
             cached_from: None,
             milestones: Arc::default(),
             warnings: 0,
+            is_veiled: false,
         };
         let user = record.user.clone();
         let query = Arc::new(Query::new(record));

@@ -168,8 +168,16 @@ impl Shared {
     pub(crate) fn find_query(&self, id: u64) -> Result<QueryInfo, QueryError> {
         let found = self.queries.find(id)?;
         match self.may_see_those_of(&found.user) {
-            true => Ok(found),
+            true => Ok(self.as_told(found)),
             false => Err(QueryError::no_query(id)),
+        }
+    }
+
+    /// A query that may be seen, with what the user may be told of it.
+    pub(crate) fn as_told(&self, query: QueryInfo) -> QueryInfo {
+        match &self.user {
+            Some(me) if !me.is_admin => query.for_its_user(),
+            _ => query,
         }
     }
 

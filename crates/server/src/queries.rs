@@ -189,7 +189,7 @@ impl SystemTables for UserTables {
     fn queries(&self) -> Vec<QueryInfo> {
         let mut queries = self.tables.queries();
         queries.retain(|query| query.user == self.user);
-        queries
+        queries.into_iter().map(QueryInfo::for_its_user).collect()
     }
 
     fn forecast(&self, estimate: &ScanEstimate) -> ScanForecast {

@@ -38,16 +38,17 @@ pub struct QueryDescription {
     pub pieces_done: u64,
     /// All pieces, as far as they are known.
     pub pieces: u64,
-    /// Bytes of columns that it decodes, by the catalog's counts.
-    pub scan_bytes: u64,
+    /// Bytes of columns that it decodes, by the catalog's counts; none if that would tell of rows that its user may not see.
+    #[serde(default)]
+    pub scan_bytes: Option<u64>,
     /// How long it was expected to take by itself, in milliseconds.
     pub estimated_ms: Option<u64>,
     /// Bytes of columns that it has decoded.
     #[serde(default)]
-    pub decoded_bytes: u64,
+    pub decoded_bytes: Option<u64>,
     /// Bytes of columns that it has found decoded in memory.
     #[serde(default)]
-    pub shared_bytes: u64,
+    pub shared_bytes: Option<u64>,
     /// Rows of its result; so far, while it runs.
     pub rows: u64,
     /// Bytes of its stored result.

@@ -1,21 +1,26 @@
 //! What EXPLAIN says of a query as a whole, before its plans.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::SchemaRef;
+use datafusion::common::DataFusionError;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::datasource::source_as_provider;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::Statement as Ast;
 use futures::{Stream, StreamExt, future, stream};
-use sql::Parsed;
+use sql::{ErrorCode, Parsed, SqlError};
 
 use super::{PreparedQuery, Session};
 use crate::dispatch::Dispatching;
 use crate::exec::ChunkPhaseExec;
+use crate::provider::ArchiveTable;
 use crate::{EngineError, QueryExecution, ScanEstimate, estimate};
 
 /// The name of the row, beside `logical_plan` and `physical_plan`.
@@ -76,6 +81,36 @@ impl Session {
         })
     }
 
+    /// The EXPLAIN of a statement that reads tables of which not all rows are released to whoever asks: what they have written, as the
+    /// optimizer reads it, and by what the scans are restricted. The numbers of pieces, chunks, rows and bytes, the expected time, and the
+    /// physical plan, which is made by such numbers, would tell of the other rows. Whatever form is asked for, there is one.
+    pub(super) async fn explained_without_rows(
+        &self,
+        explained: &Parsed,
+        prepared: PreparedQuery,
+    ) -> Result<PreparedQuery, EngineError> {
+        let failed = |error: DataFusionError| EngineError::from_run(&error);
+        let optimized = self.optimized(explained).await.map_err(failed)?;
+        let rows = [
+            (SUMMARY, summary_without_rows(&optimized)),
+            ("logical_plan", optimized.display_indent().to_string()),
+        ];
+        let schema = LogicalPlan::explain_schema();
+        let (kinds, texts): (Vec<&str>, Vec<String>) = rows.into_iter().unzip();
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(StringArray::from(kinds)),
+            Arc::new(StringArray::from(texts)),
+        ];
+        let batch = RecordBatch::try_new(Arc::clone(&schema), columns)
+            .map_err(|error| EngineError::internal(error.to_string()))?;
+        let plan = MemorySourceConfig::try_new_exec(&[vec![batch]], Arc::clone(&schema), None);
+        Ok(PreparedQuery {
+            plan: plan.map_err(failed)?,
+            schema,
+            ..prepared
+        })
+    }
+
     fn summary(&self, estimate: &ScanEstimate) -> String {
         if estimate.tables.is_empty() {
             return "interactive: reads no table of the archive".to_owned();
@@ -97,6 +132,46 @@ impl Session {
         }
         text
     }
+}
+
+/// What is read of each table, by what the statement says alone.
+fn summary_without_rows(optimized: &LogicalPlan) -> String {
+    let (mut lines, mut partly): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+    // The closure cannot fail.
+    let _ = optimized.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && let Ok(provider) = source_as_provider(&scan.source)
+            && let Some(it) = provider.downcast_ref::<ArchiveTable>()
+        {
+            let spec = it.table.spec();
+            let name = spec.full_name();
+            let is_released = it.archive.release_of(&it.table).is_some();
+            if is_released && !partly.contains(&name) {
+                partly.push(name.clone());
+            }
+            let rows = if is_released { "released rows, " } else { "" };
+            let restriction = it.table.roles().restriction(&scan.filters);
+            let mut columns: BTreeSet<String> = { scan.projected_schema.fields().iter() }
+                .map(|field| field.name().clone())
+                .collect();
+            let filters = scan.filters.iter().flat_map(Expr::column_refs);
+            columns.extend(filters.map(|column| column.name.clone()));
+            let columns: Vec<&str> = { columns.iter() }
+                .map(|name| spec.column(name).map_or(name.as_str(), |it| &it.name))
+                .collect();
+            let columns = match columns.as_slice() {
+                [] => "no column".to_owned(),
+                some => format!("columns {}", some.join(", ")),
+            };
+            lines.push(format!("{name}: {rows}{restriction}, {columns}"));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    format!(
+        "pieces, rows, bytes, times and the physical plan are not told, since not all rows of {} are released to you\n{}",
+        partly.join(", "),
+        lines.join("\n")
+    )
 }
 
 /// The last row of an EXPLAIN ANALYZE: what the query has read, and how it was scheduled. It is empty elsewhere, and where nobody
@@ -127,9 +202,19 @@ pub(super) fn analyzes(statement: &Statement) -> bool {
     }
 }
 
-/// Whether a statement is an EXPLAIN of any form.
-pub(super) fn explains(statement: &Statement) -> bool {
-    explained(statement).is_some()
+/// The error of an EXPLAIN of what whoever asks may not see.
+pub(super) fn not_explained(analyzes: bool) -> EngineError {
+    let sentence = match analyzes {
+        true => {
+            "EXPLAIN ANALYZE counts rows that are not released to you, or that a view leaves out: EXPLAIN explains what reads tables, and the query can be executed without that"
+        }
+        false => {
+            "a query of a view is explained to those who may read all that the view is made of, and all rows of its tables; it can be executed without that"
+        }
+    };
+    SqlError::new(sentence)
+        .with_code(ErrorCode::VIEW_NOT_EXPLAINED)
+        .into()
 }
 
 /// A time as people say it, of three digits.
@@ -143,8 +228,8 @@ fn time(seconds: f64) -> String {
     }
 }
 
-/// The statement that an EXPLAIN explains.
-fn explained(statement: &Statement) -> Option<Statement> {
+/// The statement that an EXPLAIN of any form explains.
+pub(super) fn explained(statement: &Statement) -> Option<Statement> {
     match statement {
         Statement::Explain(explain) => Some(explain.statement.as_ref().clone()),
         Statement::Statement(ast) => match ast.as_ref() {

@@ -20,8 +20,8 @@ use std::sync::{Arc, OnceLock};
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
 use datafusion::common::TableReference;
-use datafusion::execution::TaskContext;
 use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::{SessionState, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
@@ -44,7 +44,7 @@ use crate::{
 use names::Shapes;
 pub use origins::{ALIAS, COLUMN, DATABASE, DESCRIPTION, TABLE, UCD, UNIT, UTYPE, XTYPE};
 pub(crate) use origins::{Origin, column_metadata};
-use planning::{plan, plan_with_parameters};
+use planning::{logical_plan, plan, plan_with_parameters};
 pub use prepared::{PreparedQuery, QueryResult, too_many_bytes, too_many_rows};
 use prepared::{with_headings, with_schema, within};
 use state::{DefaultDatabase, Planners};
@@ -205,8 +205,19 @@ impl Session {
             Err(error) => return Err(self.explain_error(text, &error).await),
         };
         let mut prepared = self.prepared(logical, plan, &parsed).await?;
-        if prepared.reads_hidden && explain::explains(&parsed.statement) {
-            return Err(views::not_explained());
+        if prepared.reads_hidden
+            && let Some(explained) = explain::explained(&parsed.statement)
+        {
+            let analyzes = explain::analyzes(&parsed.statement);
+            let rights = self.archive.catalog().rights();
+            if analyzes || !views::hides_rows_alone(&prepared.logical, rights) {
+                return Err(explain::not_explained(analyzes));
+            }
+            let explained = Parsed {
+                statement: explained,
+                ..parsed
+            };
+            return self.explained_without_rows(&explained, prepared).await;
         }
         prepared.preface = self.preface(&parsed, &prepared).await?;
         prepared.analyzes = explain::analyzes(&parsed.statement);
@@ -255,24 +266,42 @@ impl Session {
         parsed: &Parsed,
         parameters: Option<&Candidate>,
     ) -> datafusion::common::Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
-        let mut state = self.planners.take(&self.context);
-        let has_own_tables = parsed.names_hidden_columns || parsed.as_of.is_some();
-        if has_own_tables {
-            let tables = self.tables.seen_by(parsed);
-            let list = MemoryCatalogProviderList::new();
-            list.register_catalog(CATALOG.to_owned(), Arc::new(tables));
-            // This state has other tables and is not returned to the pool.
-            state.register_catalog_list(Arc::new(list));
-        }
+        let state = self.planner(parsed);
         let statement = parsed.statement.clone();
         let planned = match parameters {
             Some(candidate) => plan_with_parameters(&state, statement, candidate).await,
             None => plan(&state, statement).await,
         };
-        if !has_own_tables {
+        self.give_back(parsed, state);
+        planned
+    }
+
+    /// The logical plan of a statement after the optimizer, which knows nothing of what is stored.
+    async fn optimized(&self, parsed: &Parsed) -> datafusion::common::Result<LogicalPlan> {
+        let state = self.planner(parsed);
+        let logical = logical_plan(&state, parsed.statement.clone()).await;
+        let optimized = logical.and_then(|logical| state.optimize(&logical));
+        self.give_back(parsed, state);
+        optimized
+    }
+
+    /// A state that plans a statement.
+    fn planner(&self, parsed: &Parsed) -> SessionState {
+        let mut state = self.planners.take(&self.context);
+        if has_own_tables(parsed) {
+            let tables = self.tables.seen_by(parsed);
+            let list = MemoryCatalogProviderList::new();
+            list.register_catalog(CATALOG.to_owned(), Arc::new(tables));
+            state.register_catalog_list(Arc::new(list));
+        }
+        state
+    }
+
+    /// Returns the state to the pool, unless it has other tables.
+    fn give_back(&self, parsed: &Parsed, state: SessionState) {
+        if !has_own_tables(parsed) {
             self.planners.give_back(state);
         }
-        planned
     }
 
     /// Starts a statement of `text`; its rows are produced as they are polled.
@@ -512,6 +541,11 @@ fn only(mut statements: Vec<Parsed>) -> Result<Parsed, EngineError> {
         ),
     };
     Err(SqlError::new(sentence).with_code(code).into())
+}
+
+/// Whether a statement is planned on tables that others do not see.
+fn has_own_tables(parsed: &Parsed) -> bool {
+    parsed.names_hidden_columns || parsed.as_of.is_some()
 }
 
 /// Whether the parser may ask of the tables' positions and hidden columns.

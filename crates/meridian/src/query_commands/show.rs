@@ -166,8 +166,9 @@ pub fn progress(query: &QueryDescription) -> Option<String> {
 /// What the query decodes, and how long that was expected to take.
 fn reads(query: &QueryDescription) -> Option<String> {
     let expected = query.estimated_ms?;
-    let (bytes, seconds) = (size(query.scan_bytes), expected as f64 / 1e3);
-    let (decoded, found) = (size(query.decoded_bytes), size(query.shared_bytes));
+    let told = |bytes: Option<u64>| size(bytes.unwrap_or_default());
+    let (bytes, seconds) = (told(query.scan_bytes), expected as f64 / 1e3);
+    let (decoded, found) = (told(query.decoded_bytes), told(query.shared_bytes));
     Some(format!(
         "{bytes} of columns, expected to take {seconds:.3} s; {decoded} decoded so far, {found} found decoded"
     ))

@@ -106,6 +106,9 @@ fn put_row(rows: &mut String, table: &Table, example: Option<String>) {
     let name = format!("{}.{}", spec.database, spec.name);
     let search = match example {
         Some(link) => format!("<a href=\"{0}\">{0}</a>", escape(&link)),
+        None if spec.position.is_some() && spec.kind != TableKind::Replicated => {
+            format!("/scs/{}/{}", escape(&spec.database), escape(&spec.name))
+        }
         None => "has no positions".to_owned(),
     };
     // A String takes whatever is written.
@@ -113,7 +116,10 @@ fn put_row(rows: &mut String, table: &Table, example: Option<String>) {
         rows,
         "<tr><td>{}</td><td>{}</td><td>{}</td><td>{search}</td></tr>",
         escape(&name),
-        table.rows(),
+        table
+            .told_contents()
+            .0
+            .map_or(String::new(), |rows| rows.to_string()),
         spec.kind
     );
 }

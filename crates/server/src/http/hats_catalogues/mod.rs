@@ -125,9 +125,7 @@ async fn open(state: &HttpState, database: &str, table: &str) -> Result<Catalogu
 fn problem(error: HatsError) -> Problem {
     match error {
         HatsError::NoTable(_) | HatsError::IsView(_) => Problem::not_found(error.to_string()),
-        HatsError::NoPosition { .. } | HatsError::PartlyReleased(_) => {
-            Problem::bad(error.to_string())
-        }
+        HatsError::NoPosition { .. } => Problem::bad(error.to_string()),
         other => client_error(other).into(),
     }
 }

@@ -389,10 +389,10 @@ mod tests {
             ended: None,
             pieces_done: 3,
             pieces: 9,
-            scan_bytes: 800,
+            scan_bytes: Some(800),
             estimate: Some(12),
-            decoded_bytes: 700,
-            shared_bytes: 100,
+            decoded_bytes: Some(700),
+            shared_bytes: Some(100),
             rows: 2,
             result_bytes: 100,
             seconds_left: None,
@@ -404,6 +404,7 @@ mod tests {
             cached_from: None,
             milestones: Arc::default(),
             warnings: 0,
+            is_veiled: false,
         }
     }
 

@@ -128,7 +128,7 @@ pub(super) async fn list(
     let listed = state.shared.query_runtime.compute(listed).recv_one().await;
     let listed = listed?.into_iter();
     let queries: Vec<QueryDescription> = listed
-        .map(|info| QueryDescription::from(info).shortened(SHOWN))
+        .map(|info| QueryDescription::from(state.shared.as_told(info)).shortened(SHOWN))
         .collect();
     Ok(super::json(StatusCode::OK, &QueryList { queries }))
 }
@@ -238,7 +238,7 @@ pub(super) async fn submit(
         statement: request.statement(dialect)?,
     };
     let id = super::submit(&state, submission).await?;
-    let described = QueryDescription::from(state.shared.queries.find(id)?);
+    let described = QueryDescription::from(state.shared.find_query(id)?);
     let mut response = super::json(StatusCode::ACCEPTED, &described);
     if let Ok(location) = HeaderValue::from_str(&format!("/queries/{id}")) {
         response.headers_mut().insert(header::LOCATION, location);
@@ -270,7 +270,7 @@ pub(super) async fn cancel(
     let id = known(&state, &id)?.id;
     let queries = &state.shared.queries;
     queries.cancel(id, &requester.user).await?;
-    let described = QueryDescription::from(queries.find(id)?);
+    let described = QueryDescription::from(state.shared.find_query(id)?);
     Ok(super::json(StatusCode::OK, &described))
 }
 

@@ -423,7 +423,11 @@ impl TapJobs {
     fn with_query(&self, mut record: JobRecord) -> Job {
         let query = match record.step {
             // A process that was killed in between may have submitted it without noting so.
-            JobStep::Submitted | JobStep::Pending => self.queries.find(record.id).ok(),
+            JobStep::Submitted | JobStep::Pending => {
+                let query = self.queries.find(record.id).ok();
+                // A job is shown to its owner alone.
+                query.map(QueryInfo::for_its_user)
+            }
             JobStep::Refused(_) | JobStep::Aborted => None,
         };
         if query.is_some() {
