@@ -430,6 +430,77 @@ def test_releases_and_rights_to_the_rest_count_with_the_next_statement(site: Sit
         assert count() == STARS // 2
 
 
+def test_rows_are_released_by_sql(site: Site, meridian: Meridian, tmp_path: Path) -> None:
+    """As on the command line, by administrators; what others try changes nothing, and the audit log has each statement."""
+    data = load_stars_and_bands(meridian, tmp_path, 60)
+    log = tmp_path / "audit.jsonl"
+    must(meridian, data, "add", "boss", "--admin", password=PASSWORD)
+    for name in ("ann", "bob"):
+        must(meridian, data, "add", name, password=PASSWORD)
+        must(meridian, data, "grant", name, "--read", "sky")
+    must(meridian, data, "group", "create", "team")
+    must(meridian, data, "group", "members", "team", "--add", "bob")
+    with serving(meridian, data, "--audit-log", log) as server:
+        own = Site(meridian, data, server)
+        with own.connect("boss", database="sky") as boss, own.connect("ann") as ann, own.connect("bob") as bob:
+
+            def do(statement: str) -> list[tuple[object, ...]]:
+                with boss.cursor() as cursor:
+                    cursor.execute(statement)
+                    return list(cursor.fetchall())
+
+            def count(connection: pymysql.connections.Connection) -> int:
+                with connection.cursor() as cursor:
+                    cursor.execute("SELECT COUNT(*) FROM sky.Star")
+                    return int(cursor.fetchone()[0])
+
+            assert do("SHOW RELEASES") == []
+            for condition, expected in (("id < 20", 20), ("MOD(id, 2) = 0 AND version <= YEAR(NOW())", 30), ("id < 3 OR id = 7 -- of the first nights", 4)):
+                do(f"ALTER TABLE sky.Star RELEASE WHERE {condition}")
+                assert (count(ann), count(bob), count(boss)) == (expected, expected, 60)
+            assert do("SHOW RELEASES") == [("sky", "star", "id < 3 OR id = 7 -- of the first nights", "")]
+            assert "sky.star: id < 3 OR id = 7" in meridian.must("release", "--data", data).text
+            do("ALTER TABLE Star RELEASE WHERE id < 10;")
+            do("GRANT UNRELEASED ON sky.Star TO ann, team")
+            assert (count(ann), count(bob)) == (60, 60)
+            assert do("SHOW RELEASES") == [("sky", "star", "id < 10", "ann, team")]
+            do("REVOKE UNRELEASED ON sky.Star FROM ann")
+            assert (count(ann), count(bob)) == (10, 60)
+            # What cannot be used leaves what is there.
+            for condition, number in [
+                ("nosuch < 3", 1054), ("id IN (SELECT id FROM Band)", None), ("RAND() < 0.5", None), ("id < 3) OR (1 = 1", 1064), ("id < 3; SELECT 1", 1064), ("", 1064),
+            ]:  # fmt: skip
+                found, _ = rejection(boss, f"ALTER TABLE sky.Star RELEASE WHERE {condition}")
+                assert number in (None, found), (condition, found)
+            assert rejection(boss, "ALTER TABLE sky.Nothing RELEASE WHERE id < 3")[0] == 1146
+            assert rejection(boss, "ALTER TABLE sky.Band RELEASE ALL")[0] == 1141
+            assert rejection(boss, "REVOKE UNRELEASED ON sky.Star FROM ann, team")[0] == 1141
+            assert rejection(boss, "GRANT UNRELEASED ON sky.Star TO PUBLIC")[0] == 1396
+            assert rejection(boss, "GRANT UNRELEASED ON sky.Star TO nobody")[0] == 1396
+            for connection in (ann, bob):
+                for statement in (
+                    "ALTER TABLE sky.Star RELEASE ALL", "ALTER TABLE sky.Star RELEASE WHERE 1 = 1", "SHOW RELEASES", "GRANT UNRELEASED ON sky.Star TO ann", "REVOKE UNRELEASED ON sky.Star FROM team",
+                    "GRANT UNRELEASED ON ann.t TO bob", "ALTER TABLE ann.t RELEASE ALL",
+                ):  # fmt: skip
+                    assert rejection(connection, statement)[0] == 1227, statement
+            assert (count(ann), count(bob)) == (10, 60)
+            do("ALTER TABLE sky.star RELEASE ALL")
+            assert (count(ann), do("SHOW RELEASES")) == (60, [])
+    logged = [json.loads(line) for line in log.read_text().splitlines()]
+    of_boss = [it for it in logged if it["user"] == "boss" and "RELEASE WHERE id < 10" in (it.get("text") or "")]
+    of_ann = [it for it in logged if it["user"] == "ann" and "RELEASE ALL" in (it.get("text") or "")]
+    assert [it["outcome"] for it in of_boss] == ["ok"] and {it["outcome"] for it in of_ann} == {"rejected"} and {it["code"] for it in of_ann} == {1227}
+
+
+def test_releases_by_sql_need_users(meridian: Meridian, tmp_path: Path) -> None:
+    data = load_stars_and_bands(meridian, tmp_path, 3)
+    with serving(meridian, data) as server, server.connect() as connection:
+        assert rejection(connection, "ALTER TABLE sky.Star RELEASE WHERE id < 3")[0] == 1290
+        cursor = connection.cursor()
+        cursor.execute("SHOW RELEASES")
+        assert cursor.fetchall() == ()
+
+
 def test_the_moment_is_that_of_each_statement(site: Site, meridian: Meridian, tmp_path: Path) -> None:
     """No plan keeps the time of an earlier one."""
     data = load_stars_and_bands(meridian, tmp_path, 3)

@@ -41,7 +41,7 @@ impl Client {
                 }
             }
             // These tell more than that they are done: `run_statement` executes them.
-            Command::User(UserStatement::ShowGrants { .. })
+            Command::User(UserStatement::ShowGrants { .. } | UserStatement::ShowReleases)
             | Command::Submit(_)
             | Command::Table(_) => {}
             Command::User(statement) => self.change_users(statement).await?,

@@ -26,6 +26,7 @@ mod packets;
 mod parameters;
 mod prepared;
 mod query;
+mod release_statements;
 mod responses;
 mod row_counts;
 mod rows;

@@ -179,6 +179,7 @@ impl Client {
             Some(Command::User(UserStatement::ShowGrants { user })) => {
                 self.grants_of(&user).await?
             }
+            Some(Command::User(UserStatement::ShowReleases)) => self.releases().await?,
             Some(Command::Table(command)) => {
                 let _taken = self.shared.usage.query()?;
                 Arc::make_mut(&mut self.connection).warnings.clear();

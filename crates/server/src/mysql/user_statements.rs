@@ -1,5 +1,6 @@
 //! Statements about users and groups: CREATE, ALTER and DROP USER, CREATE and DROP ROLE, SET PASSWORD, GRANT and REVOKE. All but one's own
-//! password, and who may read one's own tables, are an administrator's. Groups are roles in MySQL's words.
+//! password, and who may read one's own tables, are an administrator's. Groups are roles in MySQL's words. Releases of rows are an
+//! administrator's, too: ALTER TABLE ... RELEASE, GRANT UNRELEASED.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use sql::mysql::UserStatement;
 
 use super::connection::Client;
 use super::parameters::quoted;
+use super::release_statements::change_unreleased;
 use crate::ClientError;
 
 /// The hosts for which a grant counts.
@@ -40,6 +42,26 @@ impl Client {
                 columns,
                 users,
             },
+            UserStatement::GrantUnreleased {
+                revoke,
+                database,
+                table,
+                users,
+            } => UserStatement::GrantUnreleased {
+                revoke,
+                database: Some(self.granted_database(database.as_deref())?),
+                table,
+                users,
+            },
+            UserStatement::Release {
+                database,
+                table,
+                condition,
+            } => UserStatement::Release {
+                database: Some(self.granted_database(database.as_deref())?),
+                table,
+                condition,
+            },
             other => other,
         };
         check_rights(&me, &statement)?;
@@ -58,6 +80,30 @@ impl Client {
             } => {
                 let table = table.as_deref();
                 self.check_is_there(database, table, columns).await?;
+            }
+            UserStatement::GrantUnreleased {
+                revoke: false,
+                database: Some(database),
+                table,
+                ..
+            } => {
+                let table = table.as_deref();
+                self.check_is_there(database, table, &[]).await?;
+            }
+            UserStatement::Release {
+                database: Some(database),
+                table,
+                condition: Some(condition),
+            } => {
+                let archive = Arc::clone(self.shared.sessions.archive());
+                let (database, table) = (database.clone(), table.clone());
+                let condition = condition.clone();
+                let checking = async move {
+                    let checked = engine::check_release(&archive, &database, &table, &condition);
+                    Ok(Box::pin(checked).await?)
+                };
+                let mut checked = self.shared.query_runtime.compute(checking);
+                checked.recv_one().await?;
             }
             _ => {}
         }
@@ -102,7 +148,7 @@ impl Client {
     fn granted_database(&self, named: Option<&str>) -> Result<String, ClientError> {
         let database = named.or(self.connection.database.as_deref());
         database.map(str::to_owned).ok_or_else(|| {
-            let sentence = "no database is chosen: write it before the name, as in GRANT SELECT ON sky.Object, or choose one with USE";
+            let sentence = "no database is chosen: write it before the name, as in sky.Object, or choose one with USE";
             ClientError::new(ErrorCode::NO_DATABASE_CHOSEN, sentence)
         })
     }
@@ -198,6 +244,11 @@ fn check_rights(me: &User, statement: &UserStatement) -> Result<(), ClientError>
         {
             Ok(())
         }
+        UserStatement::Release { .. }
+        | UserStatement::GrantUnreleased { .. }
+        | UserStatement::ShowReleases => denied(
+            "only an administrator may say which rows of a table are released, and who sees the others",
+        ),
         UserStatement::Grant { .. } | UserStatement::ShowGrants { .. } => denied(
             "only an administrator may say who may read what, but for the tables of your own database",
         ),
@@ -234,7 +285,25 @@ async fn change(users: &Users, me: &User, statement: UserStatement) -> Result<()
             changed.map_err(failed)
         }
         // A query tells them.
-        UserStatement::ShowGrants { .. } => Ok(()),
+        UserStatement::ShowGrants { .. } | UserStatement::ShowReleases => Ok(()),
+        UserStatement::Release {
+            database,
+            table,
+            condition,
+        } => {
+            let database = database.unwrap_or_default();
+            let set = users.set_release(&database, &table, condition.as_deref());
+            set.await.map_err(failed)
+        }
+        UserStatement::GrantUnreleased {
+            revoke,
+            database,
+            table,
+            users: names,
+        } => {
+            let grant = Grant::new(&database.unwrap_or_default(), table.as_deref());
+            change_unreleased(users, &list, names, grant, revoke).await
+        }
         UserStatement::Drop {
             users: names,
             if_exists,
@@ -407,7 +476,7 @@ fn no_user(name: &str) -> ClientError {
     ClientError::new(ErrorCode::USER_FAILED, sentence)
 }
 
-fn no_grantee(name: &str) -> ClientError {
+pub(super) fn no_grantee(name: &str) -> ClientError {
     let sentence = format!(
         "there is no user and no role {name}: an administrator makes them with CREATE USER and CREATE ROLE (upper and lower case are told apart)"
     );
@@ -421,7 +490,7 @@ fn no_role(name: &str) -> ClientError {
     ClientError::new(ErrorCode::USER_FAILED, sentence)
 }
 
-fn failed(error: UsersError) -> ClientError {
+pub(super) fn failed(error: UsersError) -> ClientError {
     let (code, sentence) = match error {
         UsersError::Exists { name } => (
             ErrorCode::USER_FAILED,
@@ -442,6 +511,12 @@ fn failed(error: UsersError) -> ClientError {
         | UsersError::GroupExists { .. }
         | UsersError::BadName { .. } => (ErrorCode::USER_FAILED, error.to_string()),
         UsersError::NoGrant { .. } => (ErrorCode::NO_GRANT, error.to_string()),
+        UsersError::NoRelease { table } => (
+            ErrorCode::NO_GRANT,
+            format!(
+                "all rows of {table} are released already: SHOW RELEASES lists the conditions that there are"
+            ),
+        ),
         _ => (ErrorCode::OTHER, error.to_string()),
     };
     ClientError::new(code, sentence)

@@ -35,7 +35,7 @@ pub enum Command {
     Table(TableCommand),
     /// Makes or drops a view.
     View(ViewStatement),
-    /// Adds, changes or removes users and what they may read.
+    /// Adds, changes or removes users and what they may read, rows that are released included.
     User(UserStatement),
     /// Transactions and locks for reading: where nothing changes there is nothing to do.
     Nothing,
@@ -118,7 +118,7 @@ pub fn command(text: &str) -> Result<Option<Command>, SqlError> {
         "update" => |words| words.read_update(),
         "delete" => |words| words.read_delete(),
         "truncate" => |words| words.read_truncate(),
-        "show" => |words| words.read_show_grants(),
+        "show" => |words| words.read_show_of_users(),
         "flush" => |words| words.read_flush(),
         "grant" => |words| {
             words

@@ -213,6 +213,9 @@ impl TokenReader<'_> {
             self.end()?;
             return Ok(Some(Command::Table(TableCommand::Expire { table, expiry })));
         }
+        if self.word("release") {
+            return self.read_release(table);
+        }
         if let Some(partition) = self.partition()? {
             self.end()?;
             return Ok(Some(Command::Table(TableCommand::Partition {

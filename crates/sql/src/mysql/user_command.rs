@@ -7,6 +7,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::command::{Command, TokenReader};
 use super::pieces::first_word;
+use super::table_statement::TargetTable;
 use crate::fold::Places;
 use crate::{ErrorCode, SqlError};
 
@@ -70,6 +71,28 @@ pub enum UserStatement {
         /// To whom.
         users: Vec<String>,
     },
+    /// `GRANT UNRELEASED ON database.table TO name, name`, and `REVOKE ... FROM`: the right to see rows that are not released.
+    GrantUnreleased {
+        /// Whether it is taken back.
+        revoke: bool,
+        /// The database; the default one if none is named.
+        database: Option<String>,
+        /// The table; all of the database without one.
+        table: Option<String>,
+        /// To whom.
+        users: Vec<String>,
+    },
+    /// `ALTER TABLE database.table RELEASE WHERE condition`, and `RELEASE ALL`.
+    Release {
+        /// The database; the default one if none is named.
+        database: Option<String>,
+        /// The table.
+        table: String,
+        /// The condition that the released rows meet; all rows are released without one.
+        condition: Option<String>,
+    },
+    /// `SHOW RELEASES`.
+    ShowReleases,
     /// `SHOW GRANTS FOR name`. Without a name it is a list like the others.
     ShowGrants {
         /// Whose.
@@ -90,6 +113,9 @@ impl std::fmt::Debug for UserStatement {
             Self::DropRole { .. } => "DropRole",
             Self::GrantRole { .. } => "GrantRole",
             Self::ShowGrants { .. } => "ShowGrants",
+            Self::GrantUnreleased { .. } => "GrantUnreleased",
+            Self::Release { .. } => "Release",
+            Self::ShowReleases => "ShowReleases",
         })
     }
 }
@@ -287,11 +313,15 @@ impl TokenReader<'_> {
         if self.grants_roles() {
             return self.read_grant_of_roles(revoke);
         }
-        if !self.word("select") || self.peek() == Some(&Token::Comma) {
-            let sentence = "what can be granted is SELECT, as in GRANT SELECT ON sky.Object TO ann: users change the tables of their own database alone, and administrators are made by `meridian user add --admin`";
+        let unreleased = self.word("unreleased");
+        if !(unreleased || self.word("select")) || self.peek() == Some(&Token::Comma) {
+            let sentence = "what can be granted is SELECT, as in GRANT SELECT ON sky.Object TO ann, and UNRELEASED, to see rows that are not released: users change the tables of their own database alone, and administrators are made by `meridian user add --admin`";
             return Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED));
         }
-        let columns = self.granted_columns()?;
+        let columns = match unreleased {
+            true => vec![],
+            false => self.granted_columns()?,
+        };
         if self.peek() == Some(&Token::Comma) {
             let sentence = "what can be granted is SELECT: name all columns in one pair of parentheses, as in GRANT SELECT (ra, mag) ON sky.Object TO ann";
             return Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED));
@@ -326,6 +356,14 @@ impl TokenReader<'_> {
         self.direction(revoke)?;
         let users = self.accounts()?;
         self.end()?;
+        if unreleased {
+            return told(UserStatement::GrantUnreleased {
+                revoke,
+                database,
+                table,
+                users,
+            });
+        }
         told(UserStatement::Grant {
             revoke,
             database,
@@ -344,8 +382,32 @@ impl TokenReader<'_> {
         Ok(Some(Command::Nothing))
     }
 
-    /// `SHOW GRANTS FOR name`, from behind SHOW on; `None` for other lists.
-    pub(super) fn read_show_grants(&mut self) -> Read {
+    /// `ALTER TABLE name RELEASE`, from behind these words on.
+    pub(super) fn read_release(&mut self, table: TargetTable) -> Read {
+        let condition = if self.word("where") {
+            let Some(first) = self.tokens.get(self.at) else {
+                return Err(self.expected("a condition, as in RELEASE WHERE obsTime < NOW(),"));
+            };
+            Some(self.text_from(first))
+        } else if self.word("all") {
+            self.end()?;
+            None
+        } else {
+            return Err(self.expected("WHERE and a condition, or ALL"));
+        };
+        told(UserStatement::Release {
+            database: table.database,
+            table: table.table,
+            condition,
+        })
+    }
+
+    /// `SHOW GRANTS FOR name` and `SHOW RELEASES`, from behind SHOW on; `None` for other lists.
+    pub(super) fn read_show_of_users(&mut self) -> Read {
+        if self.word("releases") {
+            self.end()?;
+            return told(UserStatement::ShowReleases);
+        }
         if !(self.word("grants") && self.word("for")) || self.word("current_user") {
             return Ok(None);
         }
@@ -564,6 +626,60 @@ mod tests {
                     users: names(&["ann"]),
                 }
         );
+    }
+
+    #[test]
+    fn rows_are_released() {
+        let release = |database: Option<&str>, condition: Option<&str>| UserStatement::Release {
+            database: database.map(str::to_owned),
+            table: "Night".to_owned(),
+            condition: condition.map(str::to_owned),
+        };
+        for (text, expected) in [
+            (
+                "ALTER TABLE sky.Night RELEASE WHERE obsTime < NOW() - INTERVAL 2 YEAR;",
+                release(Some("sky"), Some("obsTime < NOW() - INTERVAL 2 YEAR")),
+            ),
+            (
+                "alter table `Night` release where a = ';' OR b = 'all'",
+                release(None, Some("a = ';' OR b = 'all'")),
+            ),
+            (
+                "ALTER TABLE sky.Night RELEASE ALL",
+                release(Some("sky"), None),
+            ),
+            ("SHOW RELEASES", UserStatement::ShowReleases),
+            (
+                "GRANT UNRELEASED ON sky.Night TO ann, 'team'@'%'",
+                UserStatement::GrantUnreleased {
+                    revoke: false,
+                    database: Some("sky".to_owned()),
+                    table: Some("Night".to_owned()),
+                    users: names(&["ann", "team"]),
+                },
+            ),
+            (
+                "REVOKE UNRELEASED ON sky.* FROM ann",
+                UserStatement::GrantUnreleased {
+                    revoke: true,
+                    database: Some("sky".to_owned()),
+                    table: None,
+                    users: names(&["ann"]),
+                },
+            ),
+        ] {
+            assert!(read(text) == expected, "{text}");
+        }
+        for wrong in [
+            "ALTER TABLE sky.Night RELEASE",
+            "ALTER TABLE sky.Night RELEASE WHERE",
+            "ALTER TABLE sky.Night RELEASE ALL rows",
+            "ALTER TABLE sky.Night RELEASE IF id < 3",
+            "GRANT UNRELEASED (id) ON sky.Night TO ann",
+            "SHOW RELEASES FROM sky",
+        ] {
+            assert_eq!(command(wrong).unwrap_err().code().number, 1064, "{wrong}");
+        }
     }
 
     #[test]
