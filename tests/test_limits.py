@@ -57,14 +57,14 @@ def refused(connection: pymysql.connections.Connection, statement: str) -> str:
 
 
 @contextmanager
-def sleeping(site: Site, name: str, count: int, seconds: float = 30) -> Iterator[list[int]]:
+def sleeping(site: Site, name: str, count: int, statement: str = "SELECT SLEEP(30)") -> Iterator[list[int]]:
     """So many queries that run; they are ended afterwards. Gives the numbers of their connections."""
     connections = [site.connect(name) for _ in range(count)]
     numbers = [connection.thread_id() for connection in connections]
 
     def sleep(connection: pymysql.connections.Connection) -> None:
         try:
-            ask(connection, f"SELECT SLEEP({seconds})")
+            ask(connection, statement)
         except pymysql.err.MySQLError:
             pass
 
@@ -73,7 +73,7 @@ def sleeping(site: Site, name: str, count: int, seconds: float = 30) -> Iterator
         thread.start()
     try:
         with site.connect("boss") as boss:
-            running = f"SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = '{name}' AND INFO LIKE 'SELECT SLEEP%'"
+            running = f"SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = '{name}' AND INFO LIKE 'SELECT %SLEEP%'"
             wait_until(lambda: ask(boss, running) == [(count,)], 20, "they run")
         yield numbers
     finally:
@@ -136,6 +136,96 @@ def test_queries_that_run(site: Site) -> None:
         ask(third, f"KILL QUERY {numbers[0]}")
         wait_until(lambda: used(site, "ann")["queries"] == (2, 1), 20, "one has ended")
         assert ask(third, "SELECT COUNT(*) FROM sky.Star") == [(STARS,)]
+
+
+# Queries of each class that run until they are ended, and others of the class. Those of the other class, and submitted ones, are not concerned.
+SCAN = "SELECT COUNT(*), SLEEP(600 + 0 * MAX(id)) FROM sky.Star WHERE ra > 0"
+SHORT_SCANS = ["SELECT COUNT(*) FROM sky.Star WHERE version > -1", "SELECT id FROM sky.Star", "SELECT id FROM sky.Star ORDER BY ra LIMIT 3", "SELECT COUNT(*) FROM sky.Star a JOIN sky.Star b ON a.id = b.id"]
+SHORT_INTERACTIVE = ["SELECT 1", "SELECT ra FROM sky.Star WHERE id = 3", "SELECT name FROM sky.Band", "SELECT ra FROM sky.Star WHERE qserv_areaspec_circle(10, 10, 0.1)"]
+CLASSES = [
+    # limit, what fills it, what it refuses, what it does not, words of the sentence
+    ("interactive", "SELECT SLEEP(600)", SHORT_INTERACTIVE, SHORT_SCANS, "interactive queries, of few chunks", "KILL"),
+    ("scans", SCAN, SHORT_SCANS, SHORT_INTERACTIVE, "scans, of more chunks", "SUBMIT"),
+]
+
+
+@pytest.mark.parametrize(("limit", "filling", "reached", "free", "words", "remedy"), CLASSES, ids=[row[0] for row in CLASSES])
+def test_queries_of_a_class(site: Site, limit: str, filling: str, reached: list[str], free: list[str], words: str, remedy: str) -> None:
+    """By each protocol, with kept plans and without; others, the other class, lists and submitted queries go on."""
+    with site.connect("ann") as ann:
+        # Their plans are kept from now on.
+        for statement in [*reached, *free] * 3:
+            ask(ann, statement)
+    with limited(site, "ann", **{limit: 2}), site.connect("ann") as third:
+        with sleeping(site, "ann", 2, filling) as numbers:
+            wait_until(lambda: used(site, "ann")[limit] == (2, 2), 20, "both are counted")
+            assert used(site, "ann")["queries"] == (None, 2)
+            for statement in reached:
+                for _ in range(2):
+                    sentence = refused(third, statement)
+                    assert f"2 of 2 {words}" in sentence and remedy in sentence and "SHOW LIMITS" in sentence, (statement, sentence)
+                for path, body in (("sql", {"statement": statement}), ("query", {"query": statement})):
+                    status, text, headers = post(site, path, "ann", **body)
+                    assert status == 429 and f"2 of 2 {words}" in text and int(headers["retry-after"]) > 0, (path, statement, status, text)
+            adql = "SELECT id FROM sky.Star" if limit == "scans" else "SELECT ra FROM sky.Star WHERE id = 3"
+            status, text, lowered = site.http("tap/sync", "ann", LANG="ADQL", QUERY=adql)
+            assert status == 429 and f"2 of 2 {words}" in text and int(lowered["Retry-After"]) > 0, (status, text)
+            for statement in free:
+                ask(third, statement)
+                assert post(site, "sql", "ann", statement=statement)[0] == 200, statement
+            assert {row[0] for row in ask(third, "SHOW PROCESSLIST")} >= set(numbers)
+            with site.connect("bob") as bob:
+                for statement in [*reached, *free]:
+                    ask(bob, statement)
+            number = ask(third, f"SUBMIT {reached[0]}")[0][0]
+            with site.connect("boss") as boss:
+                wait_until(lambda: state(boss, number)[0] == "COMPLETED", 60, "what is submitted runs")
+            ask(third, f"KILL QUERY {numbers[0]}")
+            wait_until(lambda: used(site, "ann")[limit] == (2, 1), 20, "one has ended")
+            for statement in reached:
+                ask(third, statement)
+        wait_until(lambda: used(site, "ann")[limit] == (2, 0), 20, "none is counted")
+
+
+def test_classes_are_within_all_queries(site: Site) -> None:
+    """A place of a class is one of all queries, too, and none is left taken by what is refused for want of the other."""
+    with limited(site, "ann", queries=1, interactive=0, scans=1), site.connect("ann") as ann:
+        for _ in range(3):
+            assert "0 of 0 interactive" in refused(ann, "SELECT 1")
+            assert ask(ann, "SELECT COUNT(*) FROM sky.Star WHERE version > -1") == [(STARS,)]
+        ask(ann, "SHOW LIMITS")
+        found = used(site, "ann")
+        assert (found["queries"], found["interactive"], found["scans"]) == ((1, 0), (0, 0), (1, 0))
+
+
+def test_limits_are_set_by_sql(site: Site) -> None:
+    with site.connect("boss") as boss, site.connect("ann") as ann:
+        ask(boss, "ALTER USER ann LIMIT scans = 3, interactive 5, rows = 10")
+        try:
+            found = used(site, "ann")
+            assert (found["scans"][0], found["interactive"][0], found["rows"][0]) == (3, 5, 10)
+            assert "more than 10 rows" in refused(ann, "SELECT id FROM sky.Star")
+            ask(boss, "ALTER USER PUBLIC LIMIT seconds = 77")
+            assert used(site, "bob")["seconds"][0] == 77
+            ask(boss, "CREATE ROLE quick")
+            ask(boss, "GRANT quick TO bob")
+            ask(boss, "ALTER USER quick LIMIT seconds = 7")
+            assert (used(site, "bob")["seconds"][0], used(site, "ann")["seconds"][0]) == (7, 77)
+            for statement, number in (
+                ("ALTER USER nobody LIMIT rows = 5", 1396), ("ALTER USER ann LIMIT row = 5", 1525), ("ALTER USER ann LIMIT lifetime = 0", 1525), ("ALTER USER ann LIMIT rows = -5", 1064),
+                ("ALTER USER ann LIMIT rows = 99999999999999999999", 1064), ("ALTER USER ann LIMIT rows = 9223372036854775808", 1525),
+            ):  # fmt: skip
+                with pytest.raises(pymysql.err.MySQLError) as raised:
+                    ask(boss, statement)
+                assert raised.value.args[0] == number, raised.value
+            with pytest.raises(pymysql.err.MySQLError) as raised:
+                ask(ann, "ALTER USER ann LIMIT rows = NONE")
+            assert raised.value.args[0] == 1227
+        finally:
+            ask(boss, "ALTER USER ann LIMIT scans = NONE, interactive NONE, rows NONE")
+            ask(boss, "ALTER USER PUBLIC LIMIT seconds NONE")
+            ask(boss, "DROP ROLE IF EXISTS quick")
+        assert len(ask(ann, "SELECT id FROM sky.Star")) == STARS
 
 
 def test_submitted_queries(site: Site) -> None:

@@ -94,7 +94,6 @@ pub(crate) async fn estimate(
     archive: &Archive,
     plan: &Arc<dyn ExecutionPlan>,
 ) -> Result<ScanEstimate, EngineError> {
-    let has_barrier = |plan| !nodes(plan, |node| node.is::<BarrierExec>()).is_empty();
     let mut estimate = ScanEstimate {
         is_veiled: has_barrier(plan),
         ..ScanEstimate::default()
@@ -121,6 +120,10 @@ pub(crate) async fn estimate(
     Ok(estimate)
 }
 
+fn has_barrier(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    !nodes(plan, |node| node.is::<BarrierExec>()).is_empty()
+}
+
 /// Has the query of this thread's statement admitted before the plan runs, if somebody judges it. Returns what it reads, if that was
 /// asked.
 ///
@@ -138,6 +141,18 @@ pub(crate) async fn admit(
     admission.admit(&estimate)?;
     admission.reserve(estimate.memory).await?;
     Ok(Some(estimate))
+}
+
+/// Takes a place for the query of this thread's statement, which reads a single piece of so many chunks, before it runs, if somebody judges it.
+///
+/// # Errors
+/// Its user has as many such queries as they may.
+pub(crate) fn admit_piece(chunks: usize) -> Result<(), EngineError> {
+    let execution = QueryExecution::current();
+    match execution.as_ref().and_then(|it| it.admission()) {
+        Some(admission) => admission.take_place(chunks <= INTERACTIVE_CHUNKS),
+        None => Ok(()),
+    }
 }
 
 /// The nodes of a plan of which something is so, from the root on.

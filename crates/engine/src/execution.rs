@@ -196,6 +196,13 @@ pub trait Admission: fmt::Debug + Send + Sync {
     /// It would take longer than it may.
     fn admit(&self, estimate: &ScanEstimate) -> Result<(), EngineError>;
 
+    /// Takes a place of the query's class, as [`admit`](Self::admit) does: of those that touch few chunks and are answered at once, or of
+    /// scans.
+    ///
+    /// # Errors
+    /// The user has as many of the class as they may.
+    fn take_place(&self, is_interactive: bool) -> Result<(), EngineError>;
+
     /// Waits until the query has its least share of memory, which it keeps to its end. One that has it already keeps that. The statement of
     /// this thread is [promised](Interrupt::promise) the share.
     ///

@@ -130,6 +130,12 @@ pub struct LimitArguments {
     /// Queries that run at a time while their clients wait.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     queries: Option<LimitValue>,
+    /// Those of them that are interactive: they touch up to four chunks.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    interactive: Option<LimitValue>,
+    /// Those of them that are scans: they touch more chunks.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    scans: Option<LimitValue>,
     /// Submitted queries that wait or run at a time.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     submitted: Option<LimitValue>,
@@ -185,13 +191,11 @@ fn stored_size(text: &str) -> Result<LimitValue, String> {
 }
 
 fn lifetime(text: &str) -> Result<LimitValue, String> {
-    match text.parse()? {
-        LimitValue(Some(0)) => Err("a table is kept for a day at least".to_owned()),
-        LimitValue(Some(36_526..)) => {
-            Err("a table is kept for 100 years at most: give none".to_owned())
-        }
-        limit => Ok(limit),
+    let limit: LimitValue = text.parse()?;
+    if let LimitValue(Some(days)) = limit {
+        Limit::Lifetime.check(days)?;
     }
+    Ok(limit)
 }
 
 impl LimitArguments {
@@ -199,6 +203,8 @@ impl LimitArguments {
         let given = [
             (Limit::Connections, self.connections),
             (Limit::Queries, self.queries),
+            (Limit::Interactive, self.interactive),
+            (Limit::Scans, self.scans),
             (Limit::Submitted, self.submitted),
             (Limit::Seconds, self.seconds),
             (Limit::Rows, self.rows),

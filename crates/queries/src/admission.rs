@@ -1,6 +1,8 @@
 //! The admission of one query: what it will read and how long that takes is noted, a blocking query that would take too long is
 //! rejected, and one that gathers rows waits for its least share of memory.
 
+use std::any::Any;
+use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -35,6 +37,26 @@ pub(crate) struct QueryAdmission {
     /// Where it waits for memory; a query that is only looked at waits for none.
     gate: Option<Arc<MemoryGate>>,
     memory: Mutex<MemoryState>,
+    /// The places of its user's queries; of a submitted one none is taken.
+    places: Option<Arc<dyn ClassPlaces>>,
+    /// The place that it has.
+    place: Mutex<Option<ClassPlace>>,
+}
+
+/// How many queries of a class a user may have that run while their clients wait.
+pub trait ClassPlaces: fmt::Debug + Send + Sync {
+    /// Takes a place for a query that touches few chunks, or for a scan. It is given back when what is returned is dropped.
+    ///
+    /// # Errors
+    /// All are taken.
+    fn take(&self, is_interactive: bool) -> Result<Box<dyn Any + Send + Sync>, QueryError>;
+}
+
+/// A place of a class.
+#[derive(Debug)]
+struct ClassPlace {
+    is_interactive: bool,
+    _taken: Box<dyn Any + Send + Sync>,
 }
 
 /// What a query has of the memory.
@@ -57,6 +79,8 @@ impl QueryAdmission {
             expected: Mutex::default(),
             gate: None,
             memory: Mutex::default(),
+            places: None,
+            place: Mutex::default(),
         }
     }
 
@@ -66,6 +90,17 @@ impl QueryAdmission {
             gate: Some(Arc::clone(gate)),
             ..self
         }
+    }
+
+    /// The same for a query that takes a place of its class.
+    pub(crate) fn with_places(self, places: Option<Arc<dyn ClassPlaces>>) -> Self {
+        Self { places, ..self }
+    }
+
+    /// Gives back what the query has: it has ended.
+    pub(crate) fn end(&self) {
+        drop(lock(&self.place).take());
+        self.give_back();
     }
 
     /// The query's place among those that wait for memory, from 1 on.
@@ -81,8 +116,8 @@ impl QueryAdmission {
         matches!(&*lock(&self.memory), MemoryState::Waiting(_))
     }
 
-    /// Gives the memory back: the query has ended.
-    pub(crate) fn give_back(&self) {
+    /// Gives the memory back.
+    fn give_back(&self) {
         // The gate admits others, which is not to be done under the lock.
         let before = {
             let mut memory = lock(&self.memory);
@@ -151,8 +186,23 @@ impl engine::Admission for QueryAdmission {
             Some(longest) if time > longest => {
                 Err(takes_too_long((!is_veiled).then_some(time), longest).into())
             }
-            _ => Ok(()),
+            _ => self.take_place(estimate.is_interactive()),
         }
+    }
+
+    fn take_place(&self, is_interactive: bool) -> Result<(), EngineError> {
+        let Some(places) = &self.places else {
+            return Ok(());
+        };
+        let mut place = lock(&self.place);
+        let is_same = |it: &ClassPlace| it.is_interactive == is_interactive;
+        if !place.as_ref().is_some_and(is_same) {
+            *place = Some(ClassPlace {
+                is_interactive,
+                _taken: places.take(is_interactive)?,
+            });
+        }
+        Ok(())
     }
 
     fn reserve(&self, bytes: u64) -> BoxFuture<'_, Result<(), EngineError>> {

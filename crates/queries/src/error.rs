@@ -65,7 +65,11 @@ impl From<EngineError> for QueryError {
 
 impl From<QueryError> for EngineError {
     fn from(error: QueryError) -> Self {
-        SqlError::new(error.sentence).with_code(error.code).into()
+        let told = SqlError::new(error.sentence).with_code(error.code);
+        match error.retry_after {
+            Some(time) => told.with_retry_after(time).into(),
+            None => told.into(),
+        }
     }
 }
 

@@ -25,6 +25,7 @@ mod stored_result;
 mod stored_warnings;
 mod turns;
 
+pub use admission::ClassPlaces;
 pub use block_file::without_unused_bytes;
 pub use error::QueryError;
 pub use listing::QueryFilter;

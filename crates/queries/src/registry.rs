@@ -14,7 +14,7 @@ use sql::Dialect;
 use tokio_util::sync::CancellationToken;
 
 use crate::QueryError;
-use crate::admission::{QueryAdmission, WAITED_FOR_MEMORY};
+use crate::admission::{ClassPlaces, QueryAdmission, WAITED_FOR_MEMORY};
 use crate::database::Database;
 use crate::memory_gate::MemoryGate;
 use crate::milestones;
@@ -182,7 +182,7 @@ impl Query {
         let running = lock(&self.running).take();
         if let Some(running) = running {
             running.observe();
-            running.admission.give_back();
+            running.admission.end();
         }
         self.update(|record| {
             if record.state.is_final() {
@@ -306,7 +306,8 @@ impl QueryRegistry {
         }
     }
 
-    /// Registers a query of a connection, which is listed as running until the guard is dropped. `stop` is cancelled if somebody ends it.
+    /// Registers a query of a connection, which is listed as running until the guard is dropped. `stop` is cancelled if somebody ends it. It
+    /// takes one of `places` before it runs.
     pub fn begin(
         self: &Arc<Self>,
         user: &str,
@@ -314,6 +315,7 @@ impl QueryRegistry {
         protocol: Protocol,
         statement: &str,
         stop: CancellationToken,
+        places: Option<Arc<dyn ClassPlaces>>,
     ) -> QueryGuard {
         let submitted = now();
         let record = QueryRecord {
@@ -351,7 +353,9 @@ impl QueryRegistry {
             cancel: stop,
             ..Query::new(record)
         });
-        let admission = QueryAdmission::new(&self.rate, self.longest).with_memory(&self.memory);
+        let admission = QueryAdmission::new(&self.rate, self.longest)
+            .with_memory(&self.memory)
+            .with_places(places);
         let execution = query.begin_execution(&self.scheduler, &Arc::new(admission), None);
         self.insert(Arc::clone(&query));
         QueryGuard {

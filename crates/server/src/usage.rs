@@ -3,11 +3,13 @@
 //! A limit that is reached is an error with MySQL's number 1226, over HTTP 429 with the time after which to try again. It names the limit,
 //! the present use and what helps.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use ::queries::{ClassPlaces, QueryError};
 use ::users::{DailyUsage, Limit, Limits, UsersError};
 use sql::connection::LimitInfo;
 use sql::{ErrorCode, TimeAccount};
@@ -112,6 +114,8 @@ pub(crate) struct Usage {
     limits: Mutex<Limits>,
     connections: AtomicU64,
     queries: AtomicU64,
+    interactive: AtomicU64,
+    scans: AtomicU64,
     requests: Mutex<Requests>,
     /// The processor time of this day.
     time: Arc<TimeAccount>,
@@ -174,6 +178,8 @@ impl Usage {
         match limit {
             Limit::Connections => Some(&self.connections),
             Limit::Queries => Some(&self.queries),
+            Limit::Interactive => Some(&self.interactive),
+            Limit::Scans => Some(&self.scans),
             _ => None,
         }
     }
@@ -211,6 +217,28 @@ impl Usage {
         self.take(
             Limit::Queries,
             "wait until one of them has ended, or end one (SHOW PROCESSLIST, KILL)",
+        )
+    }
+
+    /// Takes a query whose client waits and that touches few chunks, beside its place among all queries.
+    ///
+    /// # Errors
+    /// The limit is reached.
+    pub(crate) fn interactive(self: &Arc<Self>) -> Result<Taken, ClientError> {
+        self.take(
+            Limit::Interactive,
+            "wait until one of them has ended, or end one (SHOW PROCESSLIST, KILL)",
+        )
+    }
+
+    /// Takes a scan whose client waits, beside its place among all queries.
+    ///
+    /// # Errors
+    /// The limit is reached.
+    fn scan(self: &Arc<Self>) -> Result<Taken, ClientError> {
+        self.take(
+            Limit::Scans,
+            "wait until one of them has ended, end one (SHOW PROCESSLIST, KILL), put SUBMIT before this one, or restrict it to a small part of the sky",
         )
     }
 
@@ -278,6 +306,20 @@ impl Usage {
     }
 }
 
+/// The places of a user's queries by their classes.
+#[derive(Debug)]
+pub(crate) struct UserPlaces(pub(crate) Arc<Usage>);
+
+impl ClassPlaces for UserPlaces {
+    fn take(&self, is_interactive: bool) -> Result<Box<dyn Any + Send + Sync>, QueryError> {
+        let taken = match is_interactive {
+            true => self.0.interactive(),
+            false => self.0.scan(),
+        };
+        Ok(Box::new(taken?))
+    }
+}
+
 /// The error of a limit that is reached.
 pub(crate) fn reached(limit: Limit, used: u64, most: u64, remedy: &str) -> ClientError {
     let sentence = format!(
@@ -326,6 +368,29 @@ mod tests {
         assert_eq!((infos[1].most, infos[1].used), (Some(2), Some(2)));
         drop(many);
         assert_eq!(usage.infos()[0].used, Some(0));
+    }
+
+    #[test]
+    fn classes_have_places_of_their_own() {
+        let usage = usage(&[(Limit::Interactive, 2), (Limit::Scans, 1)]);
+        let places = UserPlaces(Arc::clone(&usage));
+        let scan = places.take(false).unwrap();
+        let _few = [places.take(true).unwrap(), places.take(true).unwrap()];
+        for (is_interactive, used, remedy) in [
+            (true, "2 of 2 interactive", "KILL"),
+            (false, "1 of 1 scans", "SUBMIT"),
+        ] {
+            let error = places.take(is_interactive).unwrap_err();
+            assert_eq!(error.code.number, 1226);
+            assert!(
+                error.sentence.starts_with(&format!("you have {used}")),
+                "{error}"
+            );
+            assert!(error.sentence.contains(remedy), "{error}");
+            assert!(error.retry_after.is_some());
+        }
+        drop(scan);
+        assert!(places.take(false).is_ok() && places.take(true).is_err());
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl SqlError {
 
     /// The same of a limit under which the user is again after some time.
     #[must_use]
-    pub(crate) fn with_retry_after(self, time: Duration) -> Self {
+    pub fn with_retry_after(self, time: Duration) -> Self {
         Self {
             retry_after: Some(time),
             ..self

@@ -9,6 +9,10 @@ pub enum Limit {
     Connections,
     /// Queries that run at a time while their clients wait.
     Queries,
+    /// Those of them that touch few chunks.
+    Interactive,
+    /// Those of them that scan more.
+    Scans,
     /// Submitted queries that wait or run at a time.
     Submitted,
     /// Seconds that a query may take.
@@ -31,9 +35,11 @@ pub enum Limit {
 
 impl Limit {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Connections,
         Self::Queries,
+        Self::Interactive,
+        Self::Scans,
         Self::Submitted,
         Self::Seconds,
         Self::Rows,
@@ -50,6 +56,8 @@ impl Limit {
         match self {
             Self::Connections => "connections",
             Self::Queries => "queries",
+            Self::Interactive => "interactive",
+            Self::Scans => "scans",
             Self::Submitted => "submitted",
             Self::Seconds => "seconds",
             Self::Rows => "rows",
@@ -67,11 +75,28 @@ impl Limit {
         Self::ALL.into_iter().find(|limit| limit.name() == name)
     }
 
+    /// Whether a limit can have this value.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(self, value: u64) -> Result<(), &'static str> {
+        match (self, value) {
+            (Self::Lifetime, 0) => Err("a table is kept for a day at least"),
+            (Self::Lifetime, 36_526..) => Err("a table is kept for 100 years at most: give none"),
+            _ if i64::try_from(value).is_err() => {
+                Err("a limit is a whole number from 0 on, of 63 bits at most, or none")
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// What it limits.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Connections => "MySQL connections at a time",
             Self::Queries => "queries that run at a time while their clients wait",
+            Self::Interactive => "interactive queries, of few chunks, that run at a time",
+            Self::Scans => "scans, of more chunks, that run at a time",
             Self::Submitted => "submitted queries that wait or run at a time",
             Self::Seconds => "seconds that a query may take",
             Self::Rows => "rows of a result",

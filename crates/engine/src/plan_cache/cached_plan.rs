@@ -82,6 +82,7 @@ impl CachedPlan {
         if let Some(lookup) = &self.key_lookup
             && let Some(rows) = lookup.rows(values, archive, most_rows).await?
         {
+            estimate::admit_piece(1)?;
             let batches = stream::iter((rows.num_rows() > 0).then_some(Ok(rows))).boxed();
             return Ok(Some(self.result(batches, Arc::clone(&self.plan))));
         }
@@ -115,6 +116,7 @@ impl CachedPlan {
         }
         // On the caller's thread: a piece that reads a row takes less time than starting a task.
         let bound = bind_to_piece(&inner, piece).map_err(failed)?;
+        estimate::admit_piece(piece.slices().len())?;
         self.run(&bound, context, inner).map(Some)
     }
 

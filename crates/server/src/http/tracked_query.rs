@@ -12,7 +12,7 @@ use crate::listener::Peer;
 use crate::metrics::{self, QueryOutcome, QueryTimer, StatementKind};
 use crate::process_list::TrackedTask;
 use crate::query_log::QueryLogEntry;
-use crate::usage::Taken;
+use crate::usage::{Taken, UserPlaces};
 use crate::{ClientError, Shared};
 
 /// A query that runs. It is listed among the processes and the queries of the server until it is dropped.
@@ -51,6 +51,7 @@ impl TrackedQuery {
             Protocol::Http,
             &statement,
             work.stop_token(),
+            Some(Arc::new(UserPlaces(Arc::clone(&shared.usage)))),
         );
         let connection = Connection {
             id: work.connection_id(),

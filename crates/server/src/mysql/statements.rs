@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use engine::QueryResult;
 use futures::{FutureExt, StreamExt};
+use queries::ClassPlaces;
 use sql::connection::CharacterSet;
 use sql::mysql::{
     Command, UserStatement, executed, first_word, placeholders, received, split_statements,
@@ -28,6 +29,7 @@ use crate::metrics::{Protocol, QueryOutcome, QueryTimer, StatementKind};
 use crate::process_list::Statement;
 use crate::query_log::QueryLogEntry;
 use crate::query_runtime::{QueryRuntime, ResultReceiver};
+use crate::usage::UserPlaces;
 
 /// Bytes of packets that are sent together.
 const TOGETHER: usize = 64 << 10;
@@ -216,18 +218,28 @@ impl Client {
             number: self.outgoing.number,
         };
         let sessions = Arc::clone(&self.shared.sessions);
-        let short = runtime.run_inline(query.try_execute_inline(&sessions));
-        let found = Box::pin(watch.during(&mut self.incoming, short)).await??;
+        // What runs here reads a piece at most. Where all places of such queries are taken, that is found where the class of the query is.
+        let usage = &self.shared.usage;
+        let place = (!is_list).then(|| usage.interactive().ok()).flatten();
+        let found = match is_list || place.is_some() {
+            true => {
+                let short = runtime.run_inline(query.try_execute_inline(&sessions));
+                Box::pin(watch.during(&mut self.incoming, short)).await??
+            }
+            false => None,
+        };
         if let Some(result) = found {
             let rows = self.send_result(&query, result, watch).await?;
             return Ok(StatementResult::Rows(rows));
         }
+        drop(place);
         if !is_listed {
             let results = runtime.spawn(|sender| query.execute(sessions, sender));
             let rows = self.forward_results(results, watch).await?;
             return Ok(StatementResult::Rows(rows));
         }
-        self.run_listed(query, &runtime, watch)
+        let places = (!is_list).then(|| Arc::new(UserPlaces(Arc::clone(&self.shared.usage))) as _);
+        self.run_listed(query, &runtime, (watch, places))
             .await
             .map(StatementResult::Rows)
     }
@@ -237,7 +249,7 @@ impl Client {
         &mut self,
         query: Query,
         runtime: &QueryRuntime,
-        watch: &Watch<'_>,
+        (watch, places): (&Watch<'_>, Option<Arc<dyn ClassPlaces>>),
     ) -> Result<u64, Interruption> {
         let sessions = Arc::clone(&self.shared.sessions);
         let (user, database) = (&self.connection.user, self.connection.database.as_deref());
@@ -247,6 +259,7 @@ impl Client {
             queries::Protocol::MySql,
             &query.text,
             watch.statement.stop_token(),
+            places,
         );
         let execution = Arc::clone(registered.execution());
         let results = runtime.spawn(|sender| async move {

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ::users::{ANONYMOUS, Grant, PUBLIC, User, UserList, Users, UsersError, is_public};
+use ::users::{ANONYMOUS, Grant, Limit, PUBLIC, User, UserList, Users, UsersError, is_public};
 use engine::EngineError;
 use sql::ErrorCode;
 use sql::mysql::UserStatement;
@@ -249,6 +249,9 @@ fn check_rights(me: &User, statement: &UserStatement) -> Result<(), ClientError>
         | UserStatement::ShowReleases => denied(
             "only an administrator may say which rows of a table are released, and who sees the others",
         ),
+        UserStatement::Limit { .. } => {
+            denied("only an administrator may say how much users may take; SHOW LIMITS tells yours")
+        }
         UserStatement::Grant { .. } | UserStatement::ShowGrants { .. } => denied(
             "only an administrator may say who may read what, but for the tables of your own database",
         ),
@@ -294,6 +297,16 @@ async fn change(users: &Users, me: &User, statement: UserStatement) -> Result<()
             let database = database.unwrap_or_default();
             let set = users.set_release(&database, &table, condition.as_deref());
             set.await.map_err(failed)
+        }
+        UserStatement::Limit { user, limits } => {
+            let everybody = is_public(&user);
+            if !everybody && list.grants_of(&user).is_none() {
+                return Err(no_grantee(&user));
+            }
+            let limits = limits.into_iter().map(known_limit);
+            let limits = limits.collect::<Result<Vec<_>, _>>()?;
+            let whose = (!everybody).then_some(user.as_str());
+            users.set_limits(whose, &limits).await.map_err(failed)
         }
         UserStatement::GrantUnreleased {
             revoke,
@@ -414,6 +427,21 @@ async fn change_grants(
         done.map_err(failed)?;
     }
     Ok(())
+}
+
+/// A limit of this name, to which the value can be set.
+fn known_limit((name, value): (String, Option<u64>)) -> Result<(Limit, Option<u64>), ClientError> {
+    let wrong = |sentence: String| Err(ClientError::new(ErrorCode::WRONG_VALUE, sentence));
+    let Some(limit) = Limit::of_name(&name) else {
+        let all = Limit::ALL.map(Limit::name).join(", ");
+        return wrong(format!(
+            "there is no limit {name}: those that there are are {all}"
+        ));
+    };
+    match value.map(|value| limit.check(value)) {
+        Some(Err(why)) => wrong(format!("the limit {name}: {why}")),
+        _ => Ok((limit, value)),
+    }
 }
 
 /// Makes groups; takes those back that it has made if one cannot be.

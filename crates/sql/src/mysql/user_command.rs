@@ -91,6 +91,13 @@ pub enum UserStatement {
         /// The condition that the released rows meet; all rows are released without one.
         condition: Option<String>,
     },
+    /// `ALTER USER name LIMIT limit = number, limit = NONE`.
+    Limit {
+        /// Whose: of a user, of each member of a role, or of everybody.
+        user: String,
+        /// The limits by their names, each with its value or none.
+        limits: Vec<(String, Option<u64>)>,
+    },
     /// `SHOW RELEASES`.
     ShowReleases,
     /// `SHOW GRANTS FOR name`. Without a name it is a list like the others.
@@ -115,6 +122,7 @@ impl std::fmt::Debug for UserStatement {
             Self::ShowGrants { .. } => "ShowGrants",
             Self::GrantUnreleased { .. } => "GrantUnreleased",
             Self::Release { .. } => "Release",
+            Self::Limit { .. } => "Limit",
             Self::ShowReleases => "ShowReleases",
         })
     }
@@ -163,10 +171,36 @@ impl TokenReader<'_> {
             true => return Err(self.expected("()")),
             false => Some(self.account()?),
         };
+        if let Some(user) = &user
+            && self.word("limit")
+        {
+            let user = user.clone();
+            let limits = self.limits()?;
+            return told(UserStatement::Limit { user, limits });
+        }
         let password = self.identified()?;
-        let password = password.ok_or_else(|| self.expected("IDENTIFIED BY"))?;
+        let password = password.ok_or_else(|| self.expected("IDENTIFIED BY or LIMIT"))?;
         self.end()?;
         told(UserStatement::Password { user, password })
+    }
+
+    /// Limits with their values, up to the end.
+    fn limits(&mut self) -> Result<Vec<(String, Option<u64>)>, SqlError> {
+        let mut limits = Vec::new();
+        loop {
+            let name = self.name("the name of a limit, as in LIMIT queries = 4")?;
+            let _ = self.sign(&Token::Eq);
+            let value = match self.word("none") {
+                true => None,
+                false => Some(self.number("a whole number from 0 on, or NONE")?),
+            };
+            limits.push((name.to_ascii_lowercase(), value));
+            if !self.sign(&Token::Comma) {
+                break;
+            }
+        }
+        self.end()?;
+        Ok(limits)
     }
 
     /// `SET PASSWORD`, `SET ROLE` and `SET DEFAULT ROLE`, from behind SET on; `None` for other settings.
@@ -650,6 +684,13 @@ mod tests {
             ),
             ("SHOW RELEASES", UserStatement::ShowReleases),
             (
+                "ALTER USER 'ann'@'%' LIMIT scans = 2, Rows NONE",
+                UserStatement::Limit {
+                    user: "ann".to_owned(),
+                    limits: vec![("scans".to_owned(), Some(2)), ("rows".to_owned(), None)],
+                },
+            ),
+            (
                 "GRANT UNRELEASED ON sky.Night TO ann, 'team'@'%'",
                 UserStatement::GrantUnreleased {
                     revoke: false,
@@ -677,6 +718,9 @@ mod tests {
             "ALTER TABLE sky.Night RELEASE IF id < 3",
             "GRANT UNRELEASED (id) ON sky.Night TO ann",
             "SHOW RELEASES FROM sky",
+            "ALTER USER ann LIMIT",
+            "ALTER USER ann LIMIT scans = -1",
+            "ALTER USER ann LIMIT scans = 2 rows = 3",
         ] {
             assert_eq!(command(wrong).unwrap_err().code().number, 1064, "{wrong}");
         }
