@@ -308,6 +308,66 @@ def test_keys_are_generated_for_directors_that_have_none(meridian: Meridian, tmp
     assert_rejected(meridian.run(*target, "--append", more), f"no column {key}", "--generate-key")
 
 
+@pytest.mark.parametrize(("columns", "key"), [("designation,ra,dec", "id"), ("designation,ra,dec,id", "T_id")], ids=["id is free", "id is taken"])
+def test_names_are_keys_without_a_word(meridian: Meridian, tmp_path: Path, columns: str, key: str) -> None:
+    """The names of 2MASS were refused as keys. Appends get keys as well, children the key that was made."""
+    extra = ",7" if columns.endswith("id") else ""
+    names = [f"{n:08d}+{n:07d}" for n in range(300)]
+    content = columns + "\n" + "".join(f"{name},{n},{n / 10}{extra}\n" for n, name in enumerate(names))
+    report = loaded(meridian, tmp_path, content, "--ra", "ra", "--dec", "dec", "--key", "designation")
+    assert f"the key is the column {key}, which is made" in report and "designation is a text" in report
+    found = rows(meridian, tmp_path, f"{key}, designation")
+    assert sorted(found) == [(n + 2, name) for n, name in enumerate(names)]
+    assert meridian.rows(tmp_path / "data", "d", f"SELECT designation FROM T WHERE {key} = 9") == [(names[7],)]
+    more = tmp_path / "more.csv"
+    more.write_text(f"{columns}\n00000000-0000001,5,5{extra}\n")
+    meridian.must("load", "--data", tmp_path / "data", "--db", "d", "--table", "T", "--append", "--generate-key", more)
+    assert rows(meridian, tmp_path, f"COUNT(*), COUNT(DISTINCT {key})") == [(301, 301)]
+    spots = tmp_path / "spots.csv"
+    spots.write_text("spot,of\n1,2\n2,3\n")
+    meridian.must("load", "--data", tmp_path / "data", "--db", "d", "--table", "Spot", "--key", "of", "--director", "T", spots)
+    joined = f"SELECT designation FROM T JOIN Spot ON T.{key} = Spot.of ORDER BY spot"
+    assert meridian.rows(tmp_path / "data", "d", joined) == [(names[0],), (names[1],)]
+    meridian.must("check", "--data", tmp_path / "data")
+    # Where there is nothing to make a key for, a text is refused.
+    assert_rejected(meridian.run("load", "--data", tmp_path / "data", "--db", "d", "--table", "Other", "--key", "designation", "--director", "T", more), "designation", "integer type")
+
+
+@pytest.mark.parametrize(
+    ("bad", "counted"),
+    [(["x12"], "the only one that is no integer of 20 values"), (["1.5"], "the only one"), (["n/a"], "the only one"), (["12a", "--", "7.25"], "the first of 3 that are no integers of 20 values")],
+    ids=lambda it: ",".join(it) if isinstance(it, list) else "",
+)  # fmt: skip
+@pytest.mark.parametrize("role", ["director", "child", "own"])
+def test_a_key_that_a_few_lines_spoil(meridian: Meridian, tmp_path: Path, role: str, bad: list[str], counted: str) -> None:
+    """It was said that the column is a text, and not for which value."""
+    director = tmp_path / "director.csv"
+    director.write_text("id,ra,dec\n" + "".join(f"{n},{n},{n}\n" for n in range(20)))
+    target = ("load", "--data", tmp_path / "data", "--db", "d")
+    meridian.must(*target, "--table", "Star", "--key", "id", "--ra", "ra", "--dec", "dec", director)
+    values = [bad[n // 5 - 1] if n % 5 == 0 and 0 < n // 5 <= len(bad) else str(n) for n in range(20)]
+    file = tmp_path / "spoilt.csv"
+    file.write_text("k,ra,dec,n\n" + "".join(f"{value},{n},{n},{n}\n" for n, value in enumerate(values)))
+    options = {
+        "director": ("--table", "T", "--key", "k", "--ra", "ra", "--dec", "dec"),
+        "child": ("--table", "T", "--key", "k", "--director", "Star"),
+        "own": ("--table", "T", "--key", "n", "--own-key", "k", "--director", "Star"),
+    }[role]
+    rejected = meridian.run(*target, *options, file)
+    assert_rejected(rejected, f"{file}:7: ", bad[0], counted, "--schema", "--text k")
+    assert_rejected(meridian.run(*target, *options, "--dry-run", file), f"{file}:7: ")
+    if role == "director":
+        # As a text it is taken, with a key that is made.
+        report = meridian.must(*target, *options, "--text", "k", file).text
+        assert "the key is the column id, which is made" in report
+        schema = tmp_path / "schema.json"
+        columns = [{"name": "k", "type": "BIGINT"}, *({"name": name, "type": "DOUBLE"} for name in ("ra", "dec", "n"))]
+        schema.write_text(json.dumps({"columns": columns}))
+        kept = meridian.must(*target, *options, "--replace", "--schema", schema, "--max-errors", 5, file)
+        assert f"{20 - len(bad)}" in kept.text
+        assert meridian.rows(tmp_path / "data", "d", "SELECT COUNT(*) FROM T") == [(20 - len(bad),)]
+
+
 def write_more(directory: Path) -> Path:
     """A file of one more star."""
     path = directory / "more.csv"
@@ -318,7 +378,6 @@ def write_more(directory: Path) -> Path:
 def test_what_generated_keys_need(meridian: Meridian, tmp_path: Path) -> None:
     position = ("--ra", "ra", "--dec", "dec")
     assert_rejected(load(meridian, tmp_path, NAMED, *position), "--generate-key")
-    assert_rejected(load(meridian, tmp_path, NAMED, *position, "--key", "name"), "name", "text", "--generate-key")
     assert_rejected(load(meridian, tmp_path, NAMED, *position, "--key", "name", "--generate-key"), "name already", "--key")
     assert_rejected(load(meridian, tmp_path, NAMED, "--generate-key"), "--generate-key")
     # A file without a header has columns of its own names.

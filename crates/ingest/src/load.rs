@@ -261,7 +261,7 @@ impl Transaction {
             Some(table) if table.spec.kind == TableKind::Director => {
                 let family = Family::of_director(&self.catalog, &self.request, table).await?;
                 let dirs = open_parts(&self.request, table)?;
-                plan.begin_keys_behind(&self.request, &dirs)?;
+                plan.begin_keys_behind(&dirs)?;
                 let directors = Directors::of_appended(dirs, &family);
                 whole_load = Some(family);
                 directors

@@ -1,11 +1,16 @@
 //! What a request means for the files at hand: the table's columns and the parts that some of them play.
 
+mod keys;
+
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use catalog::{Column, ColumnMetadata, ColumnType, Position, TableKind, TableMetadata, fold_name};
 use store::{DirectorIndex, LoadDir};
 
+use self::keys::{
+    NearlyIntegersOf, check_keys, integer_column, of_file, suggest_generated, with_key_for_text,
+};
 use crate::error::IngestError;
 use crate::format::degrees::PositionsInDegrees;
 use crate::format::generated_key::{FileWithKeys, KeyStart};
@@ -45,6 +50,8 @@ pub(crate) struct TablePlan {
     pub metadata: TableMetadata,
     /// Where generated keys begin.
     pub key_start: KeyStart,
+    /// Whether the rows have generated keys.
+    pub generates_keys: bool,
 }
 
 impl TablePlan {
@@ -71,9 +78,9 @@ impl TablePlan {
         let names = request.input_names();
         request.inputs.check(&files, &names)?;
         let is_found = declared.is_none();
-        let (mut columns, mut notes) = match (declared, schema) {
+        let (mut columns, mut notes, nearly_integers) = match (declared, schema) {
             (Some(declared), Some(_)) => completed(declared.columns, &files, &names)?,
-            (Some(declared), None) => (declared.columns, Notes::default()),
+            (Some(declared), None) => (declared.columns, Notes::default(), vec![]),
             (None, _) => columns_of_files(&files, &names, &request.text_columns)?,
         };
         if request.dry_run {
@@ -83,6 +90,12 @@ impl TablePlan {
             let left_out = request.inputs.leave_out_cells(&mut columns, request);
             notes.always.extend(left_out);
         }
+        check_keys(request, &columns, &nearly_integers)?;
+        let with_key = with_key_for_text(request, kind, &columns);
+        if let Some((_, note)) = &with_key {
+            notes.always.push(note.clone());
+        }
+        let request = with_key.as_ref().map_or(request, |(request, _)| request);
         if request.generate_key {
             add_key(request, kind, &files, &mut columns)?;
         }
@@ -103,6 +116,7 @@ impl TablePlan {
             files,
             notes: notes.always,
             key_start: KeyStart::default(),
+            generates_keys: request.generate_key,
         };
         plan.generate_keys(request);
         plan.notes.extend(plan.missing_key_note(request));
@@ -163,12 +177,8 @@ impl TablePlan {
     }
 
     /// Lets generated keys begin behind those of the parts in these directories.
-    pub(crate) fn begin_keys_behind(
-        &self,
-        request: &LoadRequest,
-        dirs: &[LoadDir],
-    ) -> Result<(), IngestError> {
-        if !request.generate_key {
+    pub(crate) fn begin_keys_behind(&self, dirs: &[LoadDir]) -> Result<(), IngestError> {
+        if !self.generates_keys {
             return Ok(());
         }
         let mut largest = None;
@@ -319,7 +329,7 @@ fn completed(
     declared: Vec<Column>,
     files: &[Box<dyn TableFile>],
     names: &[PathBuf],
-) -> Result<(Vec<Column>, Notes), IngestError> {
+) -> Result<(Vec<Column>, Notes, Vec<NearlyIntegersOf>), IngestError> {
     let header = files.first().and_then(|file| file.header_names());
     let is_in_header = |column: &Column| {
         let header = header.unwrap_or_default().iter();
@@ -329,10 +339,11 @@ fn completed(
     };
     let is_partial = header.is_some_and(|header| header.len() > declared.len());
     if !is_partial || !declared.iter().all(is_in_header) {
-        return Ok((declared, Notes::default()));
+        return Ok((declared, Notes::default(), vec![]));
     }
     let found = first_with_rows(files, names)?;
     let (mut odd, mut decided) = (found.1.odd, found.1.decided);
+    let mut nearly_integers = found.1.nearly_integers;
     let columns = found.1.columns.into_iter().map(|column| {
         let same = |other: &&Column| other.name.eq_ignore_ascii_case(&column.name);
         let Some(declared) = declared.iter().find(same) else {
@@ -340,11 +351,12 @@ fn completed(
         };
         odd.retain(|odd| odd.column != column.name);
         decided.retain(|decided| decided.column != column.name);
+        nearly_integers.retain(|nearly| nearly.column != column.name);
         declared.clone()
     });
     let columns = columns.collect();
     let notes = notes_on(found.0, &odd, &decided);
-    Ok((columns, notes))
+    Ok((columns, notes, of_file(found.0, nearly_integers)))
 }
 
 /// What is worth knowing about the columns of a file.
@@ -385,21 +397,23 @@ fn columns_of_files(
     files: &[Box<dyn TableFile>],
     names: &[PathBuf],
     texts: &[String],
-) -> Result<(Vec<Column>, Notes), IngestError> {
+) -> Result<(Vec<Column>, Notes, Vec<NearlyIntegersOf>), IngestError> {
     let (name, found) = first_with_rows(files, names)?;
     let FileColumns {
         mut columns,
         mut odd,
         mut decided,
+        mut nearly_integers,
     } = found;
     for text in texts {
         let at = find_column(&columns, "--text", text)?;
         columns[at].ty = ColumnType::Text;
         odd.retain(|odd| odd.column != columns[at].name);
         decided.retain(|decided| decided.column != columns[at].name);
+        nearly_integers.retain(|nearly| nearly.column != columns[at].name);
     }
     let notes = notes_on(name, &odd, &decided);
-    Ok((columns, notes))
+    Ok((columns, notes, of_file(name, nearly_integers)))
 }
 
 const ONLY_DIRECTORS_HAVE_GENERATED_KEYS: &str =
@@ -521,30 +535,6 @@ impl Roles {
             TableKind::Replicated => Self::Replicated,
         })
     }
-}
-
-/// A text may tell the rows of a director apart, and is no key.
-fn suggest_generated(error: IngestError, columns: &[Column], key: &str) -> IngestError {
-    let is_there = columns
-        .iter()
-        .any(|column| column.name.eq_ignore_ascii_case(key));
-    match error {
-        IngestError::Options(sentence) if is_there => wrong(format!(
-            "{sentence}; --generate-key without this --key makes one, and keeps {key} as a column"
-        )),
-        other => other,
-    }
-}
-
-fn integer_column(columns: &[Column], role: &str, name: &str) -> Result<usize, IngestError> {
-    let at = find_column(columns, role, name)?;
-    if columns[at].ty.is_integer() {
-        return Ok(at);
-    }
-    let ty = columns[at].ty;
-    Err(wrong(format!(
-        "{role} {name:?} is of type {ty}: a key must be of an integer type of at most 64 bits"
-    )))
 }
 
 fn child_columns(

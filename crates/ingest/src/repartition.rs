@@ -289,6 +289,7 @@ impl Run {
             notes: Vec::new(),
             metadata: TableMetadata::default(),
             key_start: KeyStart::default(),
+            generates_keys: false,
         };
         Ok((request, plan))
     }

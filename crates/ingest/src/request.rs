@@ -12,7 +12,7 @@ use crate::memory::default_memory;
 use crate::spool::display_name;
 
 /// The column of generated keys where nothing else is said.
-const GENERATED_KEY: &str = "id";
+pub(crate) const GENERATED_KEY: &str = "id";
 
 /// One call of `meridian load`: what to load, from where, as what.
 ///

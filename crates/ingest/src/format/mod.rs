@@ -89,6 +89,22 @@ pub(crate) struct FileColumns {
     pub odd: Vec<OddValues>,
     /// The values for which columns are no integers, or texts.
     pub decided: Vec<DecidingValue>,
+    /// The columns of which most values are integers, and not all.
+    pub nearly_integers: Vec<NearlyIntegers>,
+}
+
+/// A column of which most values are integers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NearlyIntegers {
+    pub column: String,
+    /// How many values were looked at.
+    pub values: u64,
+    /// How many of them are none.
+    pub odd: u64,
+    /// The line of the first of these.
+    pub line: u64,
+    /// That value, in quotes.
+    pub value: String,
 }
 
 /// The first value for which a column is not of a narrower type.

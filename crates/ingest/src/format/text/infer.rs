@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 
 use catalog::{Column, ColumnType};
 
-use super::super::{DecidingValue, FileColumns, OddValues};
+use super::super::{DecidingValue, FileColumns, NearlyIntegers, OddValues};
 use super::block::{BLOCK, Block, BlockReader};
 use super::dialect::Dialect;
 use super::head::Head;
@@ -182,6 +182,20 @@ impl Guess {
         )
     }
 
+    /// That most values are integers, and not all.
+    fn nearly_integers(&self, column: &str) -> Option<NearlyIntegers> {
+        let whole = &self.fits[0];
+        let odd = whole.odd + self.nulls;
+        let (line, value) = earlier(whole.first.clone(), self.first_null.clone())?;
+        (!whole.hopeless && odd * 2 <= self.values).then(|| NearlyIntegers {
+            column: column.to_owned(),
+            values: self.values,
+            odd,
+            line,
+            value,
+        })
+    }
+
     /// The first value for which a column of this type is not one of integers, or of floats.
     fn deciding_value(&self, column: &str, ty: ColumnType) -> Option<DecidingValue> {
         let narrower = match ty {
@@ -306,6 +320,7 @@ pub(super) fn columns(
             .decided
             .extend(guess.deciding_value(name, inferred_type.ty));
         found.odd.extend(inferred_type.odd);
+        found.nearly_integers.extend(guess.nearly_integers(name));
         found.columns.push(Column {
             name: name.clone(),
             ty: inferred_type.ty,
