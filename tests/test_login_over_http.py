@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pymysql
 import pytest
+import pyvo
+import requests
 
 from identity_provider import IdentityProvider, identity_provider, signed
 from meridian_cli import Meridian
@@ -102,6 +105,45 @@ def test_a_browser_logs_in_and_out(server: Server) -> None:
     assert who(server, Cookie=cookie) is None
 
 
+def test_clients_of_the_virtual_observatory_find_the_login(meridian: Meridian, data: Path, server: Server) -> None:
+    """AuthVO's challenge ivoa_cookie was missing: it names where a name and a password are exchanged for a cookie."""
+    status, _, headers = send(server, "/tap/capabilities")
+    challenges = headers.get_all("WWW-Authenticate", [])
+    assert status == 401 and [challenge.split()[0] for challenge in challenges] == ["Basic", "Bearer", "ivoa_cookie"]
+    parameters = dict(re.findall(r'(\w+)="([^"]*)"', challenges[2]))
+    assert parameters == {"standard_id": "ivo://ivoa.net/sso#tls-with-password", "access_url": server.url("/login")}
+    # As pyvo keeps the session of requests.
+    session = requests.Session()
+    wrong = session.post(parameters["access_url"], data={"username": "ann", "password": "wrong"}, timeout=60)
+    assert wrong.status_code == 401 and "ivoa_cookie" in wrong.headers["WWW-Authenticate"] and not session.cookies
+    answered = session.post(parameters["access_url"], data={"username": "ann", "password": PASSWORD}, timeout=60)
+    assert answered.status_code == 200 and len(session.cookies) == 1
+    must(meridian, data, "grant", "ann", "--read", "sky")
+    try:
+        service = pyvo.dal.TAPService(server.url("/tap"), session=session)
+        assert service.search("SELECT COUNT(*) AS n FROM sky.Star")["n"][0] == 50
+        assert "sky.Star" in service.tables.keys()
+        job = service.run_async("SELECT TOP 3 id FROM sky.Star")
+        assert len(job) == 3
+    finally:
+        must(meridian, data, "revoke", "ann", "--read", "sky")
+    told = session.get(server.url("/tap/capabilities"), timeout=60)
+    assert told.status_code == 200 and told.headers["X-VO-Authenticated"] == "ann" and "WWW-Authenticate" not in told.headers
+
+
+@pytest.mark.parametrize(
+    ("sent", "address"),
+    [
+        ({"Host": "127.0.0.1:8080"}, "http://127.0.0.1:8080/login"),
+        ({"X-Forwarded-Proto": "https"}, None),
+        ({"Host": "localhost"}, "http://localhost/login"),
+    ],
+)  # fmt: skip
+def test_the_login_has_the_address_that_the_client_knows(server: Server, sent: dict[str, str], address: str | None) -> None:
+    challenge = send(server, "/me", **sent)[2].get_all("WWW-Authenticate", [])[2]
+    assert f'access_url="{address or server.url("/login").replace("http:", "https:")}"' in challenge
+
+
 def test_wrong_passwords_and_tokens_begin_no_session(meridian: Meridian, data: Path, server: Server) -> None:
     for name, password in (("ann", "wrong"), ("nobody", PASSWORD), ("ann", "")):
         status, _, headers = send(server, "/login", "POST", form(name, password))
@@ -109,6 +151,7 @@ def test_wrong_passwords_and_tokens_begin_no_session(meridian: Meridian, data: P
     token = must(meridian, data, "token", "ann").strip()
     assert send(server, "/login", "POST", form("ann", token))[0] == 400
     assert send(server, "/login", "POST", b"user=ann")[0] == 400
+    assert send(server, "/login", "POST", b"username=ann")[0] == 400
     assert send(server, "/login", "POST", b"x" * 10_000)[0] == 400
     # Passwords in addresses would be in logs.
     assert send(server, "/login?user=ann&password=p%3A+ss%27w0rd", "POST", b"")[0] == 400

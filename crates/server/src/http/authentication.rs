@@ -24,6 +24,7 @@ use tower::ServiceExt;
 use super::browser_sessions::{self, BrowserSessions};
 use super::problem::Problem;
 use super::state::HttpState;
+use super::tap::FORWARDED_SCHEME;
 use super::unread_body::close_after_unread_body;
 use super::{AllowedHosts, ClientAddress, Encrypted, browser_login};
 use crate::ClientError;
@@ -42,7 +43,11 @@ const OF_EVERYBODY: [&str; 2] = ["/healthz", "/readyz"];
 const RETRY_AFTER: &str = "5";
 /// The same where too many log in.
 const LOGIN_RETRY_AFTER: &str = "1";
-/// What is asked of clients that have not logged in.
+/// How programs log in at [`LOGIN`] to get a cookie: by a form with the fields `username` and `password` (SSO 2.0, AuthVO 1.0).
+const WITH_PASSWORD: &str = "ivo://ivoa.net/sso#tls-with-password";
+/// Where sessions begin.
+const LOGIN: &str = "/login";
+/// What is asked of clients that have not logged in, and then a cookie.
 const CHALLENGES: [&str; 2] = [
     "Basic realm=\"Meridian\", charset=\"UTF-8\"",
     "Bearer realm=\"Meridian\"",
@@ -165,7 +170,7 @@ async fn authenticate(user_routes: Arc<UserRoutes>, mut request: Request) -> Res
     }
     let peer = peer_of(&request);
     let is_clear = request.extensions().get() != Some(&Encrypted(true));
-    let logs_in = ["/login", "/logout"].contains(&request.uri().path());
+    let logs_in = [LOGIN, "/logout"].contains(&request.uri().path());
     let sends_secret = logs_in
         || request.headers().contains_key(header::AUTHORIZATION)
         || browser_sessions::has_cookie(request.headers(), !is_clear);
@@ -174,10 +179,18 @@ async fn authenticate(user_routes: Arc<UserRoutes>, mut request: Request) -> Res
             "passwords and tokens are taken in TLS alone here: send the request to https://";
         return Problem::new(StatusCode::FORBIDDEN, sentence).into_response();
     }
+    // A cookie is offered where it would be given.
+    let takes_passwords = !is_clear || authenticator.may_log_in_clear(peer);
+    let cookie = takes_passwords.then(|| cookie_challenge(&request, !is_clear));
+    let cookie = cookie.flatten();
     if logs_in {
-        return browser_login::answer(&user_routes, &list, request, peer, !is_clear)
+        let mut response = browser_login::answer(&user_routes, &list, request, peer, !is_clear)
             .await
             .unwrap_or_else(Problem::into_response);
+        if response.status() == StatusCode::UNAUTHORIZED {
+            add_challenges(response.headers_mut(), cookie);
+        }
+        return response;
     }
     let authorization = request.headers().get(header::AUTHORIZATION).cloned();
     let session = match authorization {
@@ -199,7 +212,11 @@ async fn authenticate(user_routes: Arc<UserRoutes>, mut request: Request) -> Res
     };
     let principal = match logged_in {
         Ok(principal) => principal,
-        Err(Rejection::Denied(sentence)) => return challenge(&sentence),
+        Err(Rejection::Denied(sentence)) => {
+            let mut response = unauthorized(&sentence);
+            add_challenges(response.headers_mut(), cookie);
+            return response;
+        }
         Err(Rejection::Busy(error)) => {
             let mut response =
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.sentence).into_response();
@@ -240,7 +257,7 @@ async fn authenticate(user_routes: Arc<UserRoutes>, mut request: Request) -> Res
         response.headers_mut().insert(VO_AUTHENTICATED, name);
     } else {
         // Login is optional: this is how to.
-        add_challenges(response.headers_mut());
+        add_challenges(response.headers_mut(), cookie);
     }
     if has_session {
         browser_sessions::keep_private(&mut response);
@@ -358,17 +375,42 @@ fn too_many(error: ClientError) -> Response<Body> {
     response
 }
 
-pub(super) fn challenge(sentence: &str) -> Response<Body> {
-    let mut response = Problem::new(StatusCode::UNAUTHORIZED, sentence).into_response();
-    add_challenges(response.headers_mut());
-    response
+/// The response to whoever is not let in; the challenges are added to it.
+pub(super) fn unauthorized(sentence: &str) -> Response<Body> {
+    Problem::new(StatusCode::UNAUTHORIZED, sentence).into_response()
 }
 
-fn add_challenges(headers: &mut HeaderMap) {
+/// The challenge of clients of the Virtual Observatory that keep cookies: where these are given, as an address that the client can reach.
+/// `None` if the request does not say what the server is called.
+fn cookie_challenge(request: &Request, is_encrypted: bool) -> Option<HeaderValue> {
+    let headers = request.headers();
+    // HTTP/2 has it in the address.
+    let host = match request.uri().authority() {
+        Some(authority) => authority.as_str(),
+        None => headers.get(header::HOST)?.to_str().ok()?,
+    };
+    // What stands in quotes is a name and a port alone.
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+    let forwarded = headers.get(FORWARDED_SCHEME);
+    let is_https = is_encrypted || forwarded.is_some_and(|scheme| scheme == "https");
+    let scheme = if is_https { "https" } else { "http" };
+    let text = format!(
+        "ivoa_cookie standard_id=\"{WITH_PASSWORD}\", access_url=\"{scheme}://{host}{LOGIN}\""
+    );
+    let is_whole = !host.is_empty() && host.chars().all(is_plain);
+    is_whole
+        .then(|| HeaderValue::from_str(&text).ok())
+        .flatten()
+}
+
+fn add_challenges(headers: &mut HeaderMap, cookie: Option<HeaderValue>) {
     for challenge in CHALLENGES {
         headers.append(
             header::WWW_AUTHENTICATE,
             HeaderValue::from_static(challenge),
         );
+    }
+    if let Some(cookie) = cookie {
+        headers.append(header::WWW_AUTHENTICATE, cookie);
     }
 }

@@ -6,7 +6,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use axum::response::{Html, IntoResponse};
 
-use super::authentication::{Credentials, UserRoutes, challenge, credentials};
+use super::authentication::{Credentials, UserRoutes, credentials, unauthorized};
 use super::browser_sessions::{PAGE, check_origin};
 use super::parameters::RequestParameters;
 use super::problem::Problem;
@@ -36,7 +36,7 @@ pub(super) async fn answer(
         }
         (&Method::POST, _) => {
             let cookie = routes.browsers().end(headers, is_encrypted);
-            done(headers, cookie)
+            done(headers, cookie, StatusCode::NO_CONTENT)
         }
         _ => {
             let sentence = "GET shows a page, POST logs in or out";
@@ -69,7 +69,7 @@ async fn log_in(
     };
     let Some((name, password)) = given else {
         return Err(Problem::bad(
-            "give a name and a password, as the fields user and password of a form",
+            "give a name and a password, as the fields user (or username) and password of a form",
         ));
     };
     if Token::may_be(&password) || oidc::may_be_token(&password) {
@@ -84,10 +84,11 @@ async fn log_in(
             .authenticator()
             .failed_login("http", &name, peer)
             .await;
-        return Ok(challenge("the name or the password is not right"));
+        return Ok(unauthorized("the name or the password is not right"));
     };
     let cookie = routes.browsers().begin(&user, is_encrypted)?;
-    Ok(done(headers, Some(cookie)))
+    // Clients of the Virtual Observatory look for this status and the cookie.
+    Ok(done(headers, Some(cookie), StatusCode::OK))
 }
 
 /// A token ends when it expires or is taken back, and a session would not.
@@ -105,16 +106,18 @@ async fn of_form(request: Request) -> Result<Option<(String, String)>, Problem> 
     let pairs = form_urlencoded::parse(&form).into_owned().collect();
     let given = RequestParameters::of(pairs);
     let password = given.all().iter().find(|(name, _)| name == "PASSWORD");
-    let name = given.value("USER")?.map(str::to_owned);
+    // `username` is what clients of the Virtual Observatory send (SSO 2.0).
+    let name = given.value("USER")?.or(given.value("USERNAME")?);
+    let name = name.map(str::to_owned);
     Ok(name.zip(password.map(|(_, password)| password.clone())))
 }
 
 /// Sends a browser to the overview, and tells a program that it is done.
-fn done(headers: &HeaderMap, cookie: Option<HeaderValue>) -> Response<Body> {
+fn done(headers: &HeaderMap, cookie: Option<HeaderValue>, status: StatusCode) -> Response<Body> {
     let accepted = headers.get(header::ACCEPT).and_then(|it| it.to_str().ok());
     let is_browser = accepted.is_some_and(|accepted| accepted.contains("text/html"));
     let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::NO_CONTENT;
+    *response.status_mut() = status;
     if is_browser {
         *response.status_mut() = StatusCode::SEE_OTHER;
         let overview = HeaderValue::from_static("/");

@@ -45,7 +45,7 @@ pub use registry::{ServiceDescription, registry_record};
 /// Below which all of it is.
 const ROOT: &str = "/tap";
 /// By which a proxy tells how the client has connected to it.
-const FORWARDED_SCHEME: HeaderName = HeaderName::from_static("x-forwarded-proto");
+pub(super) const FORWARDED_SCHEME: HeaderName = HeaderName::from_static("x-forwarded-proto");
 /// The media type of documents that are no tables.
 const XML: &str = "text/xml;charset=utf-8";
 
