@@ -58,6 +58,9 @@ pub struct Append<'a> {
     /// Match tables of the database, by name, that may have pairs with keys which this part of a director brings: these pairs
     /// lie elsewhere, and the tables are not taken for placed by the director from now on.
     pub unsettled: &'a [String],
+    /// The last parts of the table's list whose rows this part has, too, in front of its own: it takes their place. None for a part
+    /// that is only added.
+    pub replaces: &'a [LoadId],
 }
 
 /// Columns that a table gets behind those that it has. The files of its parts from before lack them: they are NULL in these rows.
@@ -286,6 +289,23 @@ impl Catalog {
         self.rows.begin_load(database, table, &utc_now()).await
     }
 
+    /// Begins several loads of a table at once, for parts that follow each other soon: one transaction for all of them.
+    ///
+    /// # Errors
+    /// As for [`Catalog::begin_load`].
+    pub async fn begin_loads(
+        &self,
+        database: &str,
+        table: &str,
+        count: usize,
+    ) -> Result<Vec<LoadId>, CatalogError> {
+        check_name("database", database)?;
+        check_name("table", table)?;
+        self.rows
+            .begin_loads(database, table, count, &utc_now())
+            .await
+    }
+
     /// Makes a load's table visible, all at once: the database if it is new, the table with this one part, its columns,
     /// directors and chunks, in one transaction. If the table exists it is replaced. Gives the parts that it had before,
     /// whose files can go when nobody reads them any more.
@@ -329,11 +349,11 @@ impl Catalog {
             .await
     }
 
-    /// Adds a part at the end of a table's list.
+    /// Adds a part at the end of a table's list, or in the place of the parts at its end whose rows it has, too.
     ///
     /// # Errors
     /// As for [`Catalog::publish`]; and [`CatalogError::TableChanged`] if the table has been dropped or replaced since the
-    /// load began. Nothing has changed then, and the load is still running.
+    /// load began, or its list does not end with the parts that are replaced. Nothing has changed then, and the load is still running.
     pub async fn append(&self, append: Append<'_>) -> Result<(), CatalogError> {
         self.rows.append(&[append], &[], &[], &utc_now()).await
     }
@@ -494,7 +514,18 @@ impl Catalog {
     /// # Errors
     /// [`CatalogError::StillShown`] if the load is the one that its table shows.
     pub async fn forget(&self, load: LoadId) -> Result<(), CatalogError> {
-        self.rows.forget(load).await
+        self.rows.forget(&[load]).await
+    }
+
+    /// The same of several loads, in one transaction.
+    ///
+    /// # Errors
+    /// As for [`Catalog::forget`], for any of them: nothing has changed then.
+    pub async fn forget_all(&self, loads: &[LoadId]) -> Result<(), CatalogError> {
+        match loads {
+            [] => Ok(()),
+            loads => self.rows.forget(loads).await,
+        }
     }
 }
 

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use crate::{Holder, LoadId};
 
+/// The state of a load that is not there, in [`CatalogError::NotRunning`].
+pub const UNKNOWN_LOAD: &str = "unknown";
+
 /// Why an operation of the catalog failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
@@ -347,7 +350,7 @@ pub enum CatalogError {
     NotRunning {
         /// The load.
         load: LoadId,
-        /// The state it is in, or `unknown`.
+        /// The state it is in, or [`UNKNOWN_LOAD`].
         state: String,
     },
     /// A load was begun for another table than the one it is to be published as.

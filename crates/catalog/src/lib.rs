@@ -44,7 +44,7 @@ pub use catalog::{Append, Catalog, ChangedView, NewColumns, Publication, Superse
 pub use clock::{utc_now, utc_text};
 pub use column::{Column, ColumnType};
 pub use copy::{CATALOG_FILE, copy_database};
-pub use error::CatalogError;
+pub use error::{CatalogError, UNKNOWN_LOAD};
 pub use expiry::Expiry;
 pub use lock::{Holder, LoadLock};
 pub use metadata::{

@@ -103,30 +103,60 @@ impl LoadLock {
             table: table.to_owned(),
             holder: Box::new(holder),
         };
+        match Self::attempt(data_dir, database, table, what)? {
+            Ok(lock) => Ok(lock),
+            Err(Some(holder)) => Err(locked(holder)),
+            Err(None) => {
+                let path = lock_path(data_dir, &lock_name(database, table));
+                Err(locked(read_holder(&path)))
+            }
+        }
+    }
+
+    /// The same for those who try again: `None` if somebody else has the lock, whoever that is.
+    ///
+    /// # Errors
+    /// The lock file cannot be made or locked.
+    pub fn try_acquire(
+        data_dir: &Path,
+        database: &str,
+        table: &str,
+        what: &str,
+    ) -> Result<Option<Self>, CatalogError> {
+        Ok(Self::attempt(data_dir, database, table, what)?.ok())
+    }
+
+    /// The lock, or who has it, if that is known already.
+    fn attempt(
+        data_dir: &Path,
+        database: &str,
+        table: &str,
+        what: &str,
+    ) -> Result<Result<Self, Option<Holder>>, CatalogError> {
         let (name, holder) = (lock_name(database, table), Holder::ourselves(what));
         let held = match PostgresLock::acquire(data_dir, &name, &holder)? {
-            None => Held::File(FileLock::acquire(data_dir, &name, &holder, locked)?),
-            Some(Attempt::Taken(lock)) => Held::Postgres(lock),
+            None => FileLock::try_acquire(data_dir, &name, &holder)?.map(Held::File),
+            Some(Attempt::Taken(lock)) => Some(Held::Postgres(lock)),
             Some(Attempt::Held(holder)) => {
-                return Err(locked(holder.unwrap_or_else(Holder::nameless)));
+                return Ok(Err(Some(holder.unwrap_or_else(Holder::nameless))));
             }
         };
-        Ok(Self { _held: held })
+        Ok(held.map(|held| Self { _held: held }).ok_or(None))
     }
 }
 
 impl FileLock {
-    fn acquire(
+    /// `None` if somebody else has it.
+    fn try_acquire(
         data_dir: &Path,
         name: &str,
         holder: &Holder,
-        locked: impl FnOnce(Holder) -> CatalogError,
-    ) -> Result<Self, CatalogError> {
+    ) -> Result<Option<Self>, CatalogError> {
         let path = lock_path(data_dir, name);
         let mut file = open_lock_file(&path)?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(locked(read_holder(&path))),
+            Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(source)) => {
                 return Err(CatalogError::io("lock", path)(source));
             }
@@ -135,7 +165,7 @@ impl FileLock {
         if let Err(error) = write_holder(&mut file, holder) {
             tracing::warn!(path = %path.display(), %error, "cannot write who holds the load lock");
         }
-        Ok(Self(file))
+        Ok(Some(Self(file)))
     }
 }
 

@@ -50,6 +50,7 @@ async fn full_catalog(dir: &Path) {
         table: &table,
         contents: support::contents(&object, &more),
         unsettled: &["Pairs".to_owned()],
+        replaces: &[],
     };
     catalog.append(append).await.unwrap();
     let given_up = catalog.begin_load("sky", "Object").await.unwrap();
@@ -400,6 +401,7 @@ async fn catalogs_of_older_versions_are_brought_up_to_date() {
             table: &object,
             contents: support::contents(&object.spec, &[]),
             unsettled: &[],
+            replaces: &[],
         };
         catalog.append(append).await.unwrap();
         catalog.close().await;

@@ -14,7 +14,7 @@ use meridian_catalog::{
     Append, Catalog, CatalogError, Change, ChangedView, Chunk, Column, ColumnChange,
     ColumnMetadata, ColumnType, DatabaseChange, Expiry, LoadId, LoadLock, NewColumns, NewDatabase,
     OtherDatabase, PartContents, Publication, Rights, ScanLane, Table, TableChange, TableMetadata,
-    TableSpec, ViewQuery,
+    TableSpec, UNKNOWN_LOAD, ViewQuery,
 };
 use support::private_postgres::PostgresPlace;
 use support::{
@@ -396,6 +396,7 @@ async fn append(
         table,
         contents: contents(&table.spec, chunks),
         unsettled,
+        replaces: &[],
     };
     catalog.append(append).await.map(|()| load)
 }
@@ -486,6 +487,78 @@ async fn parts_are_appended_merged_and_dropped(place: impl Place) {
     assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
 }
 
+async fn an_append_takes_the_place_of_the_last_parts(place: impl Place) {
+    let (catalog, reader) = (place.open().await, place.open().await);
+    let spec = director("d", "Object");
+    let (first, _) = load(&catalog, &spec, &chunks(4, 3)).await.unwrap();
+    let then = shown(&reader, "d", "Object").await;
+    let begun = catalog.begin_loads("d", "Object", 5).await.unwrap();
+    assert!(begun.is_sorted_by(|a, b| a < b) && begun.len() == 5);
+    assert_eq!(
+        catalog.unpublished_loads("d", "object").await.unwrap(),
+        begun
+    );
+    let append = async |load: LoadId, rows: u64, replaces: &[LoadId]| {
+        let chunks = chunks(1, rows);
+        let append = Append {
+            load,
+            table: &then,
+            contents: contents(&then.spec, &chunks),
+            unsettled: &[],
+            replaces,
+        };
+        catalog.append(append).await
+    };
+    append(begun[0], 1, &[]).await.unwrap();
+    append(begun[1], 2, &[]).await.unwrap();
+    // Not the last ones, not in their order, or not there.
+    for wrong in [
+        vec![begun[0]],
+        vec![begun[1], begun[0]],
+        vec![first, begun[1]],
+        vec![begun[4]],
+    ] {
+        let error = append(begun[2], 9, &wrong).await.unwrap_err();
+        assert!(
+            matches!(error, CatalogError::TableChanged { .. }),
+            "{error}"
+        );
+    }
+    append(begun[2], 6, &begun[..2]).await.unwrap();
+    let now = shown(&reader, "d", "Object").await;
+    assert_eq!(now.part_numbers(), [first, begun[2]]);
+    assert_eq!((now.rows(), now.placement), (12 + 6, first));
+    assert_eq!(superseded(&catalog, "Object").await, begun[..2]);
+    append(begun[3], 7, &[begun[2]]).await.unwrap();
+    assert_eq!(
+        shown(&reader, "d", "Object").await.part_numbers(),
+        [first, begun[3]]
+    );
+    // All or none of them are forgotten.
+    let error = catalog.forget_all(&[begun[4], begun[3]]).await.unwrap_err();
+    assert!(matches!(error, CatalogError::StillShown { .. }), "{error}");
+    assert_eq!(
+        catalog.unpublished_loads("d", "Object").await.unwrap(),
+        begun[4..]
+    );
+    catalog.forget_all(&begun[..3]).await.unwrap();
+    catalog
+        .forget_all(&[begun[4], LoadId(9_999_999)])
+        .await
+        .unwrap();
+    catalog.forget_all(&[]).await.unwrap();
+    assert_eq!(
+        catalog.unpublished_loads("d", "Object").await.unwrap(),
+        vec![]
+    );
+    let error = append(begun[4], 1, &[]).await.unwrap_err();
+    assert!(
+        matches!(&error, CatalogError::NotRunning { state, .. } if state == UNKNOWN_LOAD),
+        "{error}"
+    );
+    assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
+}
+
 async fn parts_of_several_tables_are_appended_together_or_not_at_all(place: impl Place) {
     let (catalog, reader) = (place.open().await, place.open().await);
     for name in ["Object", "Other"] {
@@ -507,6 +580,7 @@ async fn parts_of_several_tables_are_appended_together_or_not_at_all(place: impl
         table: &tables[at],
         contents: contents(&tables[at].spec, &more),
         unsettled: &[],
+        replaces: &[],
     };
     catalog
         .append_all(&[append(0), append(1)], &[], &[])
@@ -527,6 +601,7 @@ async fn parts_of_several_tables_are_appended_together_or_not_at_all(place: impl
         table: &tables[at],
         contents: contents(&tables[at].spec, &more),
         unsettled: &[],
+        replaces: &[],
     };
     let error = catalog
         .append_all(&[append(0), append(1)], &[], &[])
@@ -590,6 +665,7 @@ async fn columns_are_added_with_parts(place: impl Place) {
         table: &table,
         contents: contents(&table.spec, &more),
         unsettled: &[],
+        replaces: &[],
     };
     let (not_null, twice) = ([column("later", false)], [column("OBJECTID", true)]);
     for (columns, name) in [
@@ -1571,6 +1647,7 @@ conformance!(
     the_only_partitioned_table_may_bring_another_partitioning,
     a_database_is_repartitioned_all_at_once,
     parts_are_appended_merged_and_dropped,
+    an_append_takes_the_place_of_the_last_parts,
     parts_of_several_tables_are_appended_together_or_not_at_all,
     columns_are_added_with_parts,
     an_append_to_another_table_than_it_began_with_is_rejected,

@@ -328,6 +328,7 @@ impl Run {
                     TableKind::Director => &unsettled,
                     _ => &[],
                 },
+                replaces: &[],
             });
         }
         let with_columns = |done| {

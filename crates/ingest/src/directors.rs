@@ -22,8 +22,15 @@ use crate::plan::Roles;
 use crate::report::Partitioning;
 use crate::request::LoadRequest;
 
-/// How often a load looks whether another one has given a lock back.
+/// How often a load looks whether another one has given a lock back: soon at first, for those that are held for moments.
+const FIRST_LOCK_WAIT: Duration = Duration::from_millis(2);
 pub(crate) const LOCK_WAIT: Duration = Duration::from_millis(100);
+
+/// The pauses between looks.
+pub(crate) fn lock_waits() -> impl Iterator<Item = Duration> {
+    let longer = |wait: &Duration| Some((*wait + *wait / 4).min(LOCK_WAIT));
+    std::iter::successors(Some(FIRST_LOCK_WAIT), longer)
+}
 
 /// One director, or the child of one whose rows pairs are of, kept from being removed while it is used.
 #[derive(Debug)]
@@ -571,10 +578,12 @@ async fn wait_for_lock_in(
     name: &str,
 ) -> Result<LoadLock, IngestError> {
     let what = format!("loading {}", request.table);
+    let mut waits = lock_waits();
     loop {
-        match LoadLock::acquire(&request.data_dir, database, name, &what) {
-            Err(CatalogError::Locked { .. }) => tokio::time::sleep(LOCK_WAIT).await,
-            acquired => return Ok(acquired?),
+        let acquired = LoadLock::try_acquire(&request.data_dir, database, name, &what)?;
+        if let Some(lock) = acquired {
+            return Ok(lock);
         }
+        tokio::time::sleep(waits.next().unwrap_or(LOCK_WAIT)).await;
     }
 }

@@ -436,6 +436,7 @@ impl Transaction {
                 table,
                 contents,
                 unsettled: written.family.unsettled(),
+                replaces: &[],
             };
             self.catalog.append(append).await?;
             return Ok(Vec::new());

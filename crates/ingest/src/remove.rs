@@ -10,7 +10,7 @@ use store::{LoadDir, OpenFiles, ScanRequest};
 use crate::directors::{Family, open_parts};
 use crate::error::IngestError;
 use crate::key_map::{KeyMap, NOWHERE, keys_of};
-use crate::leftovers::remove_superseded;
+use crate::leftovers::{remove_loads, remove_superseded};
 use crate::load::blocking;
 use crate::position::find_column;
 use crate::request::LoadRequest;
@@ -147,6 +147,12 @@ async fn finish(
     data_dir: &Path,
     tables: &[Table],
 ) -> Result<Dropped, IngestError> {
+    // The tables' locks are held.
+    for table in tables {
+        let request = LoadRequest::new(data_dir, &table.spec.database, &table.spec.name);
+        let left = catalog.unpublished_loads(&request.database, &request.table);
+        remove_loads(catalog, &request, &left.await?).await?;
+    }
     let in_use = remove_superseded(catalog, data_dir).await? > 0;
     let full_name = |table: &Table| format!("{}.{}", table.spec.database, table.spec.name);
     Ok(Dropped {

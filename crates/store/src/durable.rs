@@ -1,17 +1,40 @@
 //! Files that appear under their final name complete or not at all, and survive a power cut.
 
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use catalog::writable_file;
 
 use crate::StoreError;
 
-/// Syncs a directory, so that the names in it survive a power cut.
+/// Syncs a directory, so that the names in it survive a power cut, or a file.
 pub(crate) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
     File::open(dir)
         .and_then(|handle| handle.sync_all())
         .map_err(StoreError::io("sync", dir))
+}
+
+/// Syncs files and directories, all at the same time: a file system that writes a journal writes it once for all of them, where one
+/// after another would wait for it as often as there are files.
+pub(crate) fn sync_together(paths: &[PathBuf]) -> Result<(), StoreError> {
+    let Some((first, others)) = paths.split_first() else {
+        return Ok(());
+    };
+    let synced: Result<Vec<()>, StoreError> = thread::scope(|scope| {
+        let others: Vec<_> = others
+            .iter()
+            .map(|path| (path, scope.spawn(|| sync_dir(path))))
+            .collect();
+        let mut synced = vec![sync_dir(first)];
+        synced.extend(others.into_iter().map(|(path, sync)| {
+            let panicked = |_| Err(StoreError::io("sync", path)(io::Error::other("a panic")));
+            sync.join().unwrap_or_else(panicked)
+        }));
+        synced.into_iter().collect()
+    });
+    synced.map(drop)
 }
 
 /// The directory of a file.
@@ -66,6 +89,14 @@ impl TemporaryFile {
             .map_err(StoreError::io("rename", &self.target))?;
         self.published = true;
         sync_dir(parent(&self.target))
+    }
+
+    /// Gives the file its final name. Neither is on the disk for certain until both are synced.
+    pub(crate) fn publish_unsynced(mut self) -> Result<(), StoreError> {
+        fs::rename(&self.temporary, &self.target)
+            .map_err(StoreError::io("rename", &self.target))?;
+        self.published = true;
+        Ok(())
     }
 }
 

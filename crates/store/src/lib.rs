@@ -70,5 +70,5 @@ pub use schema::{arrow_schema, numbers_in_file};
 pub use sorted::Sorted;
 pub use write::{
     FileSummary, PackedSummary, ROWS_PER_BLOCK, write_chunk_file, write_chunk_file_with,
-    write_packed_file_with,
+    write_packed_file_with, write_rows_unsynced,
 };

@@ -1,5 +1,6 @@
 //! The directory of one load of one table, kept from removal while somebody reads it.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
@@ -9,7 +10,7 @@ use catalog::{LoadId, PartLease, PartRemoval, make_directories, path_name, writa
 use sky::ChunkId;
 
 use crate::StoreError;
-use crate::durable::{parent, sync_dir};
+use crate::durable::{parent, sync_dir, sync_together};
 
 /// The file on which readers hold a shared lock.
 const LOCK_FILE: &str = "in_use.lock";
@@ -55,6 +56,20 @@ impl LoadDir {
         table: &str,
         load: LoadId,
     ) -> Result<Self, StoreError> {
+        let made = Self::create_unsynced(data_dir, database, table, load)?;
+        let dirs: Vec<PathBuf> = made.path.ancestors().take(4).map(Path::to_owned).collect();
+        sync_together(&dirs)?;
+        Ok(made)
+    }
+
+    /// The same for a table that has other parts, and for few files: neither the directory nor what is written into it is on the disk
+    /// for certain until [`Self::sync`] has returned.
+    pub fn create_unsynced(
+        data_dir: &Path,
+        database: &str,
+        table: &str,
+        load: LoadId,
+    ) -> Result<Self, StoreError> {
         let path = load_path(data_dir, database, table, load);
         make_directories(&path.join("index")).map_err(StoreError::io("create", &path))?;
         let lock_path = path.join(LOCK_FILE);
@@ -66,10 +81,6 @@ impl LoadDir {
             .map_err(StoreError::io("create", &lock_path))?;
         lock.lock_shared()
             .map_err(StoreError::io("lock", &lock_path))?;
-        sync_dir(&path)?;
-        for dir in path.ancestors().skip(1).take(3) {
-            sync_dir(dir)?;
-        }
         let lease = PartLease::take(data_dir, load)?;
         Ok(Self {
             data_dir: data_dir.to_owned(),
@@ -110,6 +121,20 @@ impl LoadDir {
         })
     }
 
+    /// Syncs the files that are in the directory, it and its name.
+    pub fn sync(&self) -> Result<(), StoreError> {
+        let read = |error: io::Error| StoreError::io("read", &self.path)(error);
+        let mut synced = vec![parent(&self.path).to_owned(), self.path.clone()];
+        for entry in fs::read_dir(&self.path).map_err(read)? {
+            let entry = entry.map_err(read)?;
+            // The lock has nothing in it.
+            if entry.file_name() != LOCK_FILE {
+                synced.push(entry.path());
+            }
+        }
+        sync_together(&synced)
+    }
+
     /// The directory itself.
     pub fn path(&self) -> &Path {
         &self.path
@@ -147,6 +172,38 @@ impl LoadDir {
     ) -> Result<Removal, StoreError> {
         let path = load_path(data_dir, database, table, load);
         remove_unleased(data_dir, load, &path)
+    }
+
+    /// The same for several loads, each with the names of its database and table. What became of each is in their order.
+    ///
+    /// # Errors
+    /// Files cannot be removed; those of some loads may be gone then.
+    pub fn remove_all(
+        data_dir: &Path,
+        loads: &[(&str, &str, LoadId)],
+    ) -> Result<Vec<Removal>, StoreError> {
+        let mut removals = Vec::with_capacity(loads.len());
+        let (mut begun, mut tables) = (Vec::new(), BTreeSet::new());
+        for (database, table, load) in loads {
+            let path = load_path(data_dir, database, table, *load);
+            if !path.exists() {
+                removals.push(Removal::Removed);
+                continue;
+            }
+            let Some(removal) = PartRemoval::begin(data_dir, *load)? else {
+                removals.push(Removal::InUse);
+                continue;
+            };
+            let removed = remove_unused(&path)?;
+            removals.push(removed);
+            if removed == Removal::Removed {
+                begun.push(removal);
+                tables.insert(parent(&path).to_owned());
+            }
+        }
+        sync_together(&Vec::from_iter(tables))?;
+        begun.into_iter().for_each(PartRemoval::finish);
+        Ok(removals)
     }
 
     /// Bytes of a load's files that are there, whoever uses them; none if it was removed.
@@ -212,11 +269,13 @@ fn remove_unleased(data_dir: &Path, load: LoadId, path: &Path) -> Result<Removal
     };
     let removed = remove_unused(path)?;
     if removed == Removal::Removed {
+        sync_dir(parent(path))?;
         removal.finish();
     }
     Ok(removed)
 }
 
+/// Removes a load's files if nobody uses them. The directory that it was in is for the caller to sync.
 fn remove_unused(path: &Path) -> Result<Removal, StoreError> {
     let lock_path = path.join(LOCK_FILE);
     let opened = writable_file()
@@ -241,7 +300,6 @@ fn remove_unused(path: &Path) -> Result<Removal, StoreError> {
         Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => return Ok(Removal::InUse),
         removed => removed.map_err(StoreError::io("remove", path))?,
     }
-    sync_dir(parent(path))?;
     Ok(Removal::Removed)
 }
 
@@ -296,6 +354,40 @@ mod tests {
         );
         let gone = LoadDir::open(dir.path(), "db", "t", LOAD).unwrap_err();
         assert!(matches!(gone, StoreError::Missing { .. }), "{gone}");
+    }
+
+    #[test]
+    fn loads_are_removed_together_but_for_those_in_use() {
+        let dir = tempfile::tempdir().unwrap();
+        let loads = [
+            ("db", "t", LoadId(1)),
+            ("db", "t", LoadId(2)),
+            ("db", "u", LoadId(3)),
+        ];
+        let open =
+            |(database, table, load)| LoadDir::create_unsynced(dir.path(), database, table, load);
+        let mut dirs: Vec<LoadDir> = loads.iter().map(|it| open(*it).unwrap()).collect();
+        for made in &dirs {
+            fs::write(made.chunk_path(ChunkId(3)), b"rows").unwrap();
+            made.sync().unwrap();
+        }
+        let used = dirs.remove(1);
+        drop(dirs);
+        let mut asked = loads.to_vec();
+        asked.push(("db", "never", LoadId(4)));
+        let removals = LoadDir::remove_all(dir.path(), &asked).unwrap();
+        let expected = [
+            Removal::Removed,
+            Removal::InUse,
+            Removal::Removed,
+            Removal::Removed,
+        ];
+        assert_eq!(removals, expected);
+        assert!(used.chunk_path(ChunkId(3)).exists());
+        assert_eq!(
+            LoadDir::bytes_on_disk(dir.path(), "db", "t", LoadId(1)).unwrap(),
+            0
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! `docs/chunk-file.md` describes the file. Its form is that of the types here and of [`TableSpec`]: a field that is added to
 //! these has a default, so that older manifests stay readable, and whatever changes the meaning of one is a new version.
 
+use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
@@ -133,12 +134,26 @@ impl PartManifest {
     /// # Errors
     /// [`StoreError::DiskFull`], [`StoreError::Io`].
     pub fn write(&self, dir: &Path) -> Result<(), StoreError> {
+        let (temporary, file) = self.write_temporary(dir)?;
+        temporary.publish(&file)
+    }
+
+    /// The same, but for [`crate::LoadDir::sync`], which is for the caller to call.
+    ///
+    /// # Errors
+    /// [`StoreError::DiskFull`], [`StoreError::Io`].
+    pub fn write_unsynced(&self, dir: &Path) -> Result<(), StoreError> {
+        let (temporary, _) = self.write_temporary(dir)?;
+        temporary.publish_unsynced()
+    }
+
+    fn write_temporary(&self, dir: &Path) -> Result<(TemporaryFile, File), StoreError> {
         let path = dir.join(MANIFEST_FILE);
         let bytes = self.encode(&path)?;
         let (temporary, mut file) = TemporaryFile::create(&path)?;
         file.write_all(&bytes)
             .map_err(StoreError::io("write", &path))?;
-        temporary.publish(&file)
+        Ok((temporary, file))
     }
 
     /// Reads the manifest in the directory of a load.

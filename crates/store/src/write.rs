@@ -142,6 +142,23 @@ where
     .await
 }
 
+/// Writes a few rows that belong to no sub-chunk. The file has its name when this returns, and is on the disk when
+/// [`crate::LoadDir::sync`] has returned, which is for the caller to call.
+///
+/// # Errors
+///
+/// Those of [`write_chunk_file_with`].
+pub async fn write_rows_unsynced(
+    path: &Path,
+    rows: RecordBatch,
+) -> Result<FileSummary, StoreError> {
+    let batches = stream::iter([Ok::<_, std::io::Error>(rows.clone())]);
+    let directory = || Ok(FileDirectory::OfOneChunk(Directory::default()));
+    let (temporary, _, written) = write_temporary(path, rows.schema(), batches, directory).await?;
+    temporary.publish_unsynced()?;
+    Ok(written)
+}
+
 /// What a file says of its rows.
 enum FileDirectory {
     OfOneChunk(Directory),
@@ -184,6 +201,25 @@ where
     E: Error + Send + Sync + 'static,
     D: FnOnce() -> Result<FileDirectory, StoreError>,
 {
+    let (temporary, file, written) = write_temporary(path, schema, batches, directory).await?;
+    tokio::task::spawn_blocking(move || temporary.publish(&file))
+        .await
+        .map_err(|error| StoreError::Input(Arc::new(error)))??;
+    Ok(written)
+}
+
+/// Writes a file that has not got its name yet.
+async fn write_temporary<S, E, D>(
+    path: &Path,
+    schema: SchemaRef,
+    batches: S,
+    directory: D,
+) -> Result<(TemporaryFile, File, FileSummary), StoreError>
+where
+    S: Stream<Item = Result<RecordBatch, E>> + Send + 'static,
+    E: Error + Send + Sync + 'static,
+    D: FnOnce() -> Result<FileDirectory, StoreError>,
+{
     let (temporary, file) = TemporaryFile::create(path)?;
     let mut body = BlockWriter::new(file);
     let vortex = write_vortex(&mut body, path, schema, batches).await?;
@@ -199,14 +235,12 @@ where
     }
     let (file, trailer) =
         finish(body, &vortex, &directory).map_err(StoreError::io("write", path))?;
-    tokio::task::spawn_blocking(move || temporary.publish(&file))
-        .await
-        .map_err(|error| StoreError::Input(Arc::new(error)))??;
-    Ok(FileSummary {
+    let written = FileSummary {
         rows: trailer.rows,
         bytes: trailer.file_len(),
         checksum: trailer.checksum(),
-    })
+    };
+    Ok((temporary, file, written))
 }
 
 /// Writes the Vortex file that the container begins with.

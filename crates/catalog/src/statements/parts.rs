@@ -1,4 +1,4 @@
-//! Changing the list of a table's parts, and dropping tables: one transaction for each change.
+//! Changing the list of a table's parts, beginning loads of several, and dropping tables: one transaction for each change.
 
 use std::collections::HashSet;
 
@@ -7,15 +7,35 @@ use super::query::{Transaction, query, query_as, query_scalar};
 use super::read::{ListedDatabase, database_named, loads, tables_of};
 use super::rows::numbers_to_text;
 use super::seal::{seal_chunks, seal_databases, seal_loads, seal_table};
-use super::views::{change_view, seal_views, view_rows};
+use super::views::{change_view, expect_no_view, seal_views, view_rows};
 use super::write::{
-    add_columns, end_load, expect_running, put_chunks, put_part, show, supersede, supersede_all,
+    add_columns, end_load, expect_running, put_chunks, put_load, put_part, show, supersede,
+    supersede_all,
 };
 use crate::catalog::{Append, ChangedView, NewColumns};
 use crate::clock::utc_now;
 use crate::{CatalogError, Expiry, LoadId, Part, PartContents, Table, TableSpec, fold_name};
 
 impl Statements {
+    pub async fn begin_loads(
+        &self,
+        database: &str,
+        table: &str,
+        count: usize,
+        now: &str,
+    ) -> Result<Vec<LoadId>, CatalogError> {
+        let mut change = self.begin_write().await?;
+        loads(&mut change).await?;
+        expect_no_view(&mut change, database, table).await?;
+        let mut begun = Vec::with_capacity(count);
+        for _ in 0..count {
+            begun.push(put_load(&mut change, database, table, now).await?);
+        }
+        seal_loads(&mut change, |load| begun.contains(&LoadId(load.id))).await?;
+        change.commit().await?;
+        Ok(begun)
+    }
+
     pub async fn append(
         &self,
         appends: &[Append<'_>],
@@ -255,11 +275,27 @@ async fn append_part(
         table,
         contents,
         unsettled,
+        replaces,
     } = *append;
     loads(change).await?;
     expect_running(change, load, &table.spec.database, &table.spec.name).await?;
     let (database, present) = unchanged(change, table).await?;
-    let ordinal = next_ordinal(change, present.id).await?;
+    let ordinal = match replaces {
+        [] => next_ordinal(change, present.id).await?,
+        [first, ..] => {
+            if !present.part_numbers().ends_with(replaces) {
+                return Err(changed(table));
+            }
+            let ordinal = query_scalar("SELECT ordinal FROM parts WHERE load_id = ?")
+                .bind(first.0)
+                .fetch_one(&mut *change)
+                .await?;
+            for part in replaces {
+                supersede(change, *part, now).await?;
+            }
+            ordinal
+        }
+    };
     put_part(change, present.id, ordinal, load, contents, now).await?;
     show_part(change, &database, present.id, load, contents, now).await?;
     if table.spec.is_cut_as_elsewhere() && contents.orphan_rows > 0 {
@@ -270,7 +306,10 @@ async fn append_part(
         unsettle(change, &database, name, table).await?;
     }
     seal_databases(change).await?;
-    seal_loads(change, |row| row.id == load.0).await
+    seal_loads(change, |row| {
+        row.id == load.0 || replaces.contains(&LoadId(row.id))
+    })
+    .await
 }
 
 fn changed(table: &Table) -> CatalogError {

@@ -12,7 +12,7 @@ use crate::catalog::Publication;
 use crate::process::host_name;
 use crate::{
     CatalogError, Chunk, Column, DirectorRef, LoadId, NewDatabase, PartContents, TableKind,
-    TableSpec, fold_name,
+    TableSpec, UNKNOWN_LOAD, fold_name,
 };
 
 /// Rows of one INSERT statement. SQLite takes 32,766 parameters and PostgreSQL 65,535; a chunk has 14.
@@ -28,21 +28,10 @@ impl Statements {
         let mut change = self.begin_write().await?;
         loads(&mut change).await?;
         expect_no_view(&mut change, database, table).await?;
-        let id = query_scalar(
-            "INSERT INTO loads (folded_database, folded_table, state, pid, host, started_at) \
-             VALUES (?, ?, 'running', ?, ?, ?) RETURNING id",
-        )
-        .bind(fold_name(database))
-        .bind(fold_name(table))
-        .bind(i64::from(std::process::id()))
-        .bind(host_name())
-        .bind(now)
-        .fetch_one(&mut change)
-        .await?;
-        seal_chunks(&mut change, LoadId(id)).await?;
-        seal_loads(&mut change, |load| load.id == id).await?;
+        let begun = put_load(&mut change, database, table, now).await?;
+        seal_loads(&mut change, |load| load.id == begun.0).await?;
         change.commit().await?;
-        Ok(LoadId(id))
+        Ok(begun)
     }
 
     pub async fn publish(
@@ -119,32 +108,56 @@ impl Statements {
         Ok(())
     }
 
-    pub async fn forget(&self, load: LoadId) -> Result<(), CatalogError> {
+    pub async fn forget(&self, forgotten: &[LoadId]) -> Result<(), CatalogError> {
         let mut change = self.begin_write().await?;
         loads(&mut change).await?;
-        if let Some(row) = load_row(&mut change, load).await?
-            && row.state == "published"
-        {
-            return Err(CatalogError::StillShown {
-                load,
-                table: row.table(),
-            });
+        for load in forgotten {
+            if let Some(row) = load_row(&mut change, *load).await?
+                && row.state == "published"
+            {
+                return Err(CatalogError::StillShown {
+                    load: *load,
+                    table: row.table(),
+                });
+            }
+            // Its chunks go with it (ON DELETE CASCADE).
+            query("DELETE FROM loads WHERE id = ?")
+                .bind(load.0)
+                .execute(&mut change)
+                .await?;
         }
-        // Its chunks go with it (ON DELETE CASCADE).
-        query("DELETE FROM loads WHERE id = ?")
-            .bind(load.0)
-            .execute(&mut change)
-            .await?;
         seal_loads(&mut change, |_| false).await?;
         change.commit().await?;
         Ok(())
     }
 }
 
+/// Writes down a load that begins, and that it has no chunks yet. The load itself is for the caller to seal.
+pub(super) async fn put_load(
+    change: &mut Transaction<'_>,
+    database: &str,
+    table: &str,
+    now: &str,
+) -> Result<LoadId, CatalogError> {
+    let id = query_scalar(
+        "INSERT INTO loads (folded_database, folded_table, state, pid, host, started_at) \
+         VALUES (?, ?, 'running', ?, ?, ?) RETURNING id",
+    )
+    .bind(fold_name(database))
+    .bind(fold_name(table))
+    .bind(i64::from(std::process::id()))
+    .bind(host_name())
+    .bind(now)
+    .fetch_one(&mut *change)
+    .await?;
+    seal_chunks(change, LoadId(id)).await?;
+    Ok(LoadId(id))
+}
+
 fn not_running(load: LoadId, state: Option<String>) -> CatalogError {
     CatalogError::NotRunning {
         load,
-        state: state.unwrap_or_else(|| "unknown".to_owned()),
+        state: state.unwrap_or_else(|| UNKNOWN_LOAD.to_owned()),
     }
 }
 

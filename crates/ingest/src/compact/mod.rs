@@ -22,10 +22,10 @@ use sky::Chunker;
 use store::{LoadDir, Removal};
 use tokio::runtime::Handle;
 
-use crate::directors::{Family, LOCK_WAIT, open_parts};
+use crate::directors::{Family, LOCK_WAIT, lock_waits, open_parts};
 use crate::error::IngestError;
 use crate::fault;
-use crate::leftovers::{clean_up, remove_load};
+use crate::leftovers::{clean_up, remove_loads};
 use crate::load::{Transaction, blocking};
 use crate::manifest::write_manifest;
 use crate::memory::{MemoryBudget, default_memory};
@@ -130,19 +130,30 @@ pub async fn compact(
     request: CompactRequest,
     progress: Arc<Progress>,
 ) -> Result<CompactReport, IngestError> {
-    progress.enter(Phase::Preparing, 0);
-    let started = Instant::now();
     let catalog = Catalog::open(&request.data_dir).await?;
+    let outcome = compact_with(&catalog, request, progress).await;
+    catalog.close().await;
+    outcome
+}
+
+/// The same with a catalog that is open, and stays so.
+///
+/// # Errors
+/// As for [`compact`].
+pub async fn compact_with(
+    catalog: &Catalog,
+    request: CompactRequest,
+    progress: Arc<Progress>,
+) -> Result<CompactReport, IngestError> {
+    progress.enter(Phase::Preparing, 0);
     let compaction = Compaction {
         pace: Arc::new(Pace::new(request.rate)),
         catalog: catalog.clone(),
         request,
         progress,
-        started,
+        started: Instant::now(),
     };
-    let outcome = compaction.run().await;
-    catalog.close().await;
-    outcome
+    Box::pin(compaction.run()).await
 }
 
 /// A merge that has begun.
@@ -213,9 +224,9 @@ impl Compaction {
         Ok(tables)
     }
 
-    /// The runs of a table's parts that are to be merged.
-    fn runs(&self, table: &Table) -> Vec<Range<usize>> {
-        let bytes: Vec<u64> = table.parts.iter().map(|part| part.bytes).collect();
+    /// The runs of parts of a table that are to be merged.
+    fn runs(&self, parts: &[Part]) -> Vec<Range<usize>> {
+        let bytes: Vec<u64> = parts.iter().map(|part| part.bytes).collect();
         match self.request.all {
             true if bytes.len() < 2 => Vec::new(),
             true => std::iter::once(0..bytes.len()).collect(),
@@ -233,7 +244,7 @@ impl Compaction {
         let merge = |run: Range<usize>| Merge::of(&table.parts[run]);
         let runs = match self.leaves_alone(table) {
             true => vec![],
-            false => self.runs(table),
+            false => self.runs(&table.parts),
         };
         CompactedTable {
             merges: runs.into_iter().map(merge).collect(),
@@ -249,6 +260,8 @@ impl Compaction {
         request.threads = Some(self.request.threads.unwrap_or(1));
         let mut compacted = CompactedTable::of(then);
         let mut attempts = 0;
+        // What is appended from now on waits for the next compaction: else one would not end while rows come all the time.
+        let last = then.parts.iter().map(|part| part.load).max();
         let _turn = self.lock(then, &compaction_of(name)).await?;
         loop {
             let lock = self.lock(then, name).await?;
@@ -263,7 +276,16 @@ impl Compaction {
                 true => self.leaves_alone(&table),
                 false => self.request.all,
             };
-            let run = self.runs(&table).into_iter().next();
+            let is_known = |part: &Part| {
+                let mut made = compacted.merges.iter().filter_map(|merge| merge.into);
+                Some(part.load) <= last || made.any(|it| it == part.load)
+            };
+            let known = table
+                .parts
+                .iter()
+                .rposition(is_known)
+                .map_or(0, |at| at + 1);
+            let run = self.runs(&table.parts[..known]).into_iter().next();
             let Some(run) = run.filter(|_| !is_done) else {
                 return Ok(compacted);
             };
@@ -286,15 +308,16 @@ impl Compaction {
     async fn lock(&self, table: &Table, lock: &str) -> Result<LoadLock, IngestError> {
         let (database, name) = (&table.spec.database, &table.spec.name);
         let what = format!("compacting {name}");
+        let mut waits = lock_waits();
         loop {
-            let lock = LoadLock::acquire(&self.request.data_dir, database, lock, &what);
-            match lock {
-                Err(CatalogError::Locked { .. }) if self.progress.is_cancelled() => {
-                    return Err(IngestError::Cancelled);
-                }
-                Err(CatalogError::Locked { .. }) => tokio::time::sleep(LOCK_WAIT).await,
-                lock => return Ok(lock?),
+            let taken = LoadLock::try_acquire(&self.request.data_dir, database, lock, &what)?;
+            if let Some(lock) = taken {
+                return Ok(lock);
             }
+            if self.progress.is_cancelled() {
+                return Err(IngestError::Cancelled);
+            }
+            tokio::time::sleep(waits.next().unwrap_or(LOCK_WAIT)).await;
         }
     }
 
@@ -423,16 +446,14 @@ impl Compaction {
         if let Err(error) = fault::reached("after-publish") {
             tracing::warn!(%error, "the parts are merged");
         }
-        let mut outcome = Removal::Removed;
-        for part in parts {
-            let removal = remove_load(&self.catalog, request, part).await;
-            if let Err(error) = &removal {
+        let outcome = match remove_loads(&self.catalog, request, &parts).await {
+            Ok(0) => Removal::Removed,
+            Ok(_) => Removal::InUse,
+            Err(error) => {
                 tracing::warn!(%error, "the next load, drop or compaction removes the files of merged parts");
+                Removal::InUse
             }
-            if !matches!(removal, Ok(Removal::Removed)) {
-                outcome = Removal::InUse;
-            }
-        }
+        };
         Ok((merge, outcome))
     }
 }
@@ -465,7 +486,7 @@ fn full_name(table: &Table) -> String {
 }
 
 /// The name of the lock of a table's compactions, which is no table's: none has this character in its name.
-fn compaction_of(table: &str) -> String {
+pub(crate) fn compaction_of(table: &str) -> String {
     format!("{table}\0compaction")
 }
 
