@@ -1,6 +1,7 @@
 //! An open data directory: the catalog, the current tables, and their open files.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
@@ -21,6 +22,8 @@ use crate::{EngineError, loaded_table};
 const OPEN_FILES: usize = 512;
 /// Bytes of decoded columns that are cached by default.
 const USUAL_KEPT_BYTES: u64 = 64 << 20;
+/// Tables that are looked up at the same time, at most.
+const LOOKING: usize = 64;
 /// How often a table is looked up again if a newer load replaced it meanwhile.
 const LOOKS: usize = 5;
 
@@ -41,6 +44,8 @@ struct Opened {
     /// The latest list of parts of each table that was requested, by folded database and table name. An entry keeps these parts'
     /// files in being, so it is replaced as soon as a newer list is seen.
     tables: Mutex<HashMap<(String, String), CachedTable>>,
+    /// Who looks tables up in the catalog, by a share of the tables each: those who ask for one at the same time look once.
+    looking: [tokio::sync::Mutex<()>; LOOKING],
     /// All views, as they were in a state of the catalog.
     views: Mutex<Option<(CatalogState, Arc<Views>)>>,
     /// Parts that somebody reads.
@@ -161,6 +166,7 @@ impl Archive {
             catalog: catalog.clone(),
             files: OpenFiles::new(OPEN_FILES).keeping(DecodedBlocks::new(bytes)),
             tables: Mutex::default(),
+            looking: std::array::from_fn(|_| tokio::sync::Mutex::default()),
             views: Mutex::default(),
             parts: Mutex::default(),
             replicas,
@@ -334,16 +340,18 @@ impl Archive {
     ) -> Result<Option<Arc<LoadedTable>>, EngineError> {
         let catalog = &self.opened.catalog;
         let folded = (fold_name(database), fold_name(name));
+        if let Some(table) = self.known_table(&folded, catalog.state()) {
+            return Ok(Some(table));
+        }
+        // Whoever was here before has found what all who wait want.
+        let _turn = self.opened.looking[share_of(&folded)].lock().await;
         let mut looks = 0;
         loop {
             looks += 1;
             // The state is read before the catalog: a later change makes the next look-up read the catalog again.
             let state = catalog.state();
-            if let Some(known) = lock(&self.opened.tables).get(&folded)
-                && state.is_some()
-                && known.state == state
-            {
-                return Ok(Some(Arc::clone(&known.table)));
+            if let Some(table) = self.known_table(&folded, state) {
+                return Ok(Some(table));
             }
             let Some(table) = catalog.table(database, name).await? else {
                 let dropped = lock(&self.opened.tables).remove(&folded);
@@ -371,6 +379,17 @@ impl Archive {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// A table that is known as it is in a state of the catalog.
+    fn known_table(
+        &self,
+        folded: &(String, String),
+        state: Option<CatalogState>,
+    ) -> Option<Arc<LoadedTable>> {
+        let tables = lock(&self.opened.tables);
+        let known = tables.get(folded)?;
+        (state.is_some() && known.state == state).then(|| Arc::clone(&known.table))
     }
 
     /// Closes the files of parts that are not shown any more: open, they would keep their place on the disk.
@@ -464,6 +483,13 @@ impl Archive {
         parts.insert(load, Arc::downgrade(&part));
         Ok(part)
     }
+}
+
+/// Which of those who look tables up looks for a table.
+fn share_of(folded: &(String, String)) -> usize {
+    let mut hasher = DefaultHasher::new();
+    folded.hash(&mut hasher);
+    (hasher.finish() % LOOKING as u64) as usize
 }
 
 /// A panic elsewhere leaves these maps whole: every change is a single insertion.
