@@ -52,6 +52,7 @@ mod request;
 mod row_batch;
 mod row_errors;
 mod schema;
+mod small_appends;
 mod sort;
 mod spool;
 mod stored_rows;
@@ -61,7 +62,9 @@ pub use append_all::{AppendAllRequest, AppendedPart, TableRows, append_all};
 pub use budget::{BytePool, DecodeBudget, DecodeLimits, PoolExhausted, Reservation};
 pub use check::{CatalogCheck, Problem, TableCheck, check, check_catalog};
 pub use choose::partitioning_for;
-pub use compact::{CompactReport, CompactRequest, CompactedTable, MANY_PARTS, Merge, compact};
+pub use compact::{
+    CompactReport, CompactRequest, CompactedTable, MANY_PARTS, Merge, compact, compact_with,
+};
 pub use error::{IngestError, Rejection};
 pub use fault::FAULT_PHASES;
 pub use file_rows::{FileFormat, FileRows, RowFile};
@@ -82,3 +85,4 @@ pub use repartition::{RepartitionReport, RepartitionRequest, RepartitionedTable,
 pub use report::{LoadReport, Partitioning, PlacementCounts, grouped, size};
 pub use request::{LoadRequest, PositionUnit, TextOptions};
 pub use schema::parse_byte;
+pub use small_appends::{SmallAppends, SmallRows};

@@ -165,7 +165,7 @@ impl Rewriting {
         }
         if let TableChange::Update { .. } | TableChange::Alter(_) = self.change {
             let path = directory.path().join(ROWS);
-            self.template.check_room(&path, bytes).await?;
+            self.template.check_room_for(&path, bytes).await?;
         }
         let filling = Filling::Instead {
             columns: new.columns,

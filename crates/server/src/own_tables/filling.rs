@@ -48,7 +48,7 @@ impl Change {
             // Of rows alone a table is made.
             (_, _) => vec![],
         };
-        self.check_room(&path, 0).await?;
+        self.check_room_for(&path, 0).await?;
         let last = layouts.len().saturating_sub(1);
         for (at, layout) in layouts.into_iter().enumerate() {
             let filling = self.filling.clone();
@@ -98,7 +98,7 @@ impl Change {
                 // Of a stored result a table is made.
                 RowSource::Stored(_) => break,
             }
-            self.check_room(&path, 0).await?;
+            self.check_room_for(&path, 0).await?;
             match self.append(directory.path(), columns).await {
                 // One computation has one query.
                 Err(error) if error.is_change() && !matches!(self.rows, RowSource::Query(_)) => {}

@@ -1,4 +1,4 @@
-//! Small INSERTs into one table that wait for each other are stored together: one load, one part, one transaction for all of them.
+//! Small INSERTs into one table that wait for each other are stored together: one part, one transaction for all of them.
 //!
 //! ```text
 //!   INSERT ──► its rows as the columns store them ──► the table's group ──┐
@@ -6,18 +6,26 @@
 //!   INSERT ──► ...     (while the group before is written)                ┘
 //! ```
 //!
-//! A group is what has come while the one before was written: nobody waits for others that may come. If a group cannot be stored, each of
-//! its statements is stored by itself, so that a mistake is told to whoever has made it. A table that has got many parts is compacted.
+//! A group is what has come while the one before was written, and, where that one had several statements, in the moment after it: those who
+//! are told mostly come again, and without that wait half of them would always miss the group of the others. If a group cannot be stored, each of
+//! its statements is stored by itself, so that a mistake is told to whoever has made it.
+//!
+//! Rows of a table that is kept whole are appended from memory ([`SmallAppends`]), those of others loaded from a file. A table that has got many
+//! parts is compacted.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use arrow::array::{Array, ArrayRef};
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::concat;
-use catalog::{Column, fold_name};
-use ingest::{CompactRequest, MANY_PARTS, Progress};
+use arrow::datatypes::{Field, Schema};
+use catalog::{Catalog, Column, Rights, Table, fold_name};
+use ingest::{CompactRequest, IngestError, MANY_PARTS, Progress, SmallAppends, SmallRows};
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Mutex as Turn, oneshot};
+use tokio::time::sleep;
 
 use super::rows::RowFile;
 use super::{Change, OwnTable, ROWS, of_file, of_load, stored_column};
@@ -27,6 +35,16 @@ use crate::ClientError;
 pub(super) const MOST_ROWS: usize = 1000;
 /// Rows of a group.
 const MOST_ROWS_OF_GROUP: usize = 20_000;
+/// Tables of which the last rows are kept in memory, so that others are added to their part.
+const MOST_TABLES: usize = 32;
+/// How long is waited at most for those who come again, and how often it is looked whether they are there.
+const MOST_WAIT: Duration = Duration::from_millis(5);
+const LOOK: Duration = Duration::from_millis(1);
+/// The threads of [`StoringThreads`], which mostly wait for the disk, and their stacks.
+const THREADS: usize = 2;
+const STACK: usize = 16 << 20;
+/// What the rows of INSERTs come from, in the list of parts.
+const SOURCE: &str = "INSERT";
 
 /// What became of a statement in a group.
 #[derive(Debug)]
@@ -61,8 +79,11 @@ impl WaitingRows {
 #[derive(Debug, Default)]
 pub(crate) struct InsertGroups {
     waiting: Mutex<HashMap<String, Vec<WaitingRows>>>,
+    /// Those who append to tables that are kept whole, by the tables, the last used one last.
+    appending: Mutex<Vec<(String, Arc<Turn<SmallAppends>>)>>,
     /// Tables that are being compacted.
     compacted: Mutex<HashSet<String>>,
+    threads: StoringThreads,
 }
 
 impl InsertGroups {
@@ -90,29 +111,83 @@ impl InsertGroups {
             is_first
         };
         if is_first {
-            // Whoever gives the first statement up does not give up the others.
             let groups = Arc::clone(self);
-            tokio::spawn(async move { groups.store_all(&name, &table, &turn).await });
+            let storing = async move { groups.store_all(&name, &table, &turn).await };
+            self.threads.spawn(storing).map_err(of_file)?;
         }
-        answer
-            .await
-            .map_err(|_| of_load(ingest::IngestError::Internal))
+        answer.await.map_err(|_| of_load(IngestError::Internal))
     }
 
     /// Stores what waits for a table, group by group, until nothing does.
     async fn store_all(self: Arc<Self>, name: &str, table: &OwnTable, turn: &Turn<()>) {
-        let _end = EndOfGroups {
+        let mut end = EndOfGroups {
             groups: &self,
             name,
+            is_regular: false,
         };
+        let appending = self.appending_to(name, table);
+        // Those who stored the groups before may be at their end still.
+        let mut appending = appending.lock().await;
         loop {
             // A change of the rows that are there goes on when this group is stored, and not after all that may come.
-            let _turn = turn.lock().await;
+            let held = turn.lock().await;
             let Some(group) = self.next_group(name) else {
-                return;
+                end.is_regular = true;
+                break;
             };
-            store_group(table, group).await;
+            let (begun, statements) = (Instant::now(), group.len());
+            store_group(table, group, &mut appending).await;
+            let stored_in = begun.elapsed();
+            if let Err(error) = appending.prepare().await {
+                tracing::debug!(table = name, %error, "the next rows begin their loads one by one");
+            }
             self.compact_if_needed(table).await;
+            let prepared_in = begun.elapsed() - stored_in;
+            tracing::debug!(
+                table = name,
+                statements,
+                ?stored_in,
+                ?prepared_in,
+                "statements are stored"
+            );
+            drop(held);
+            self.wait_for_others(name, statements, begun.elapsed())
+                .await;
+        }
+        if let Err(error) = appending.pause().await {
+            tracing::warn!(table = name, %error, "the next load of the table removes loads that were begun");
+        }
+    }
+
+    /// Who appends to a table.
+    fn appending_to(&self, name: &str, table: &OwnTable) -> Arc<Turn<SmallAppends>> {
+        let mut appending = lock(&self.appending);
+        let known = appending.iter().position(|(of, _)| of == name);
+        let found = match known {
+            Some(at) => appending.remove(at),
+            None => {
+                if appending.len() >= MOST_TABLES {
+                    appending.remove(0);
+                }
+                let appends = SmallAppends::new(&all_of(table), &table.database, &table.table);
+                (name.to_owned(), Arc::new(Turn::new(appends)))
+            }
+        };
+        let appends = Arc::clone(&found.1);
+        appending.push(found);
+        appends
+    }
+
+    /// Waits a moment for those who were told and come again. A single one does not wait: nobody else is there.
+    async fn wait_for_others(&self, name: &str, told: usize, stored_in: Duration) {
+        if told < 2 {
+            return;
+        }
+        let waiting = || lock(&self.waiting).get(name).map_or(0, Vec::len);
+        let (begun, all) = (Instant::now(), told + waiting());
+        let most = (stored_in / 4).min(MOST_WAIT);
+        while waiting() < all && begun.elapsed() < most {
+            sleep(LOOK).await;
         }
     }
 
@@ -156,9 +231,10 @@ impl InsertGroups {
             memory: Some(super::MEMORY),
             threads: Some(super::THREADS),
         };
-        let groups = Arc::clone(self);
-        tokio::spawn(async move {
-            let compacted = ingest::compact(request, Arc::new(Progress::default())).await;
+        let (groups, catalog) = (Arc::clone(self), all_of(table));
+        let begun = self.threads.spawn(async move {
+            let progress = Arc::new(Progress::default());
+            let compacted = ingest::compact_with(&catalog, request, progress).await;
             let failure = match compacted {
                 Ok(report) => report.failures.into_iter().next().map(|(_, error)| error),
                 Err(error) => Some(error),
@@ -168,42 +244,86 @@ impl InsertGroups {
             }
             lock(&groups.compacted).remove(&name);
         });
+        if let Err(error) = begun {
+            tracing::warn!(%error, "a table with many parts could not be compacted");
+        }
     }
 }
 
-/// Forgets a table whose groups nobody stores any more, also where a panic is the reason: who waits is told then.
+/// The threads that store groups and compact tables. They are not those of statements: whoever gives the first statement of a group up, or loses
+/// the threads that it runs on, does not give up the others.
+#[derive(Debug, Default)]
+struct StoringThreads(Mutex<Option<Runtime>>);
+
+impl StoringThreads {
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
+        let mut runtime = lock(&self.0);
+        let runtime = match runtime.take() {
+            Some(started) => runtime.insert(started),
+            None => {
+                let mut threads = Builder::new_multi_thread();
+                let threads = threads.worker_threads(THREADS).thread_stack_size(STACK);
+                let threads = threads.thread_name("meridian-inserts").enable_all();
+                runtime.insert(threads.build()?)
+            }
+        };
+        runtime.spawn(work);
+        Ok(())
+    }
+}
+
+impl Drop for StoringThreads {
+    fn drop(&mut self) {
+        // What is not stored is answered by nobody.
+        if let Some(runtime) = lock(&self.0).take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Forgets a table whose groups nobody stores any more for another reason than that none waits, as a panic: who waits is told then.
 struct EndOfGroups<'a> {
     groups: &'a InsertGroups,
     name: &'a str,
+    is_regular: bool,
 }
 
 impl Drop for EndOfGroups<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if !self.is_regular {
             lock(&self.groups.waiting).remove(self.name);
         }
     }
 }
 
+/// The whole catalog, whatever the user sees of it.
+fn all_of(table: &OwnTable) -> Catalog {
+    table.archive.catalog().seen_with(Arc::new(Rights::All))
+}
+
 /// Stores the rows of some statements, together if that can be.
-async fn store_group(table: &OwnTable, group: Vec<WaitingRows>) {
-    let columns = match table.find().await {
-        Ok(found) => found.spec().columns.clone(),
+async fn store_group(table: &OwnTable, group: Vec<WaitingRows>, appending: &mut SmallAppends) {
+    let found = match table.find().await {
+        Ok(found) => found,
         Err(error) => return tell_all(group, &|| Stored::Rejected(error.clone())),
     };
+    let columns = &found.spec().columns;
     let (group, changed): (Vec<_>, Vec<_>) =
-        group.into_iter().partition(|it| it.columns == columns);
+        group.into_iter().partition(|it| it.columns == *columns);
     tell_all(changed, &|| Stored::Changed);
     let together: Vec<&WaitingRows> = group.iter().collect();
     if together.len() > 1 {
-        match store(&columns, &together).await {
+        match store(&found.table, &together, appending).await {
             Stored::Done => return tell_all(group, &|| Stored::Done),
             Stored::Changed => return tell_all(group, &|| Stored::Changed),
             Stored::Rejected(_) => {}
         }
     }
     for statement in group {
-        let stored = store(&columns, &[&statement]).await;
+        let stored = match table.find().await {
+            Ok(found) => store(&found.table, &[&statement], appending).await,
+            Err(error) => Stored::Rejected(error),
+        };
         let _ = statement.told.send(stored);
     }
 }
@@ -216,24 +336,34 @@ fn tell_all(group: Vec<WaitingRows>, stored: &dyn Fn() -> Stored) {
 }
 
 /// Stores the rows of statements as one part.
-async fn store(columns: &[Column], statements: &[&WaitingRows]) -> Stored {
+async fn store(table: &Table, statements: &[&WaitingRows], appending: &mut SmallAppends) -> Stored {
     let Some(first) = statements.first() else {
         return Stored::Done;
     };
     let stored = async {
-        let directory = tempfile::tempdir().map_err(of_file)?;
-        let path = directory.path().join(ROWS);
-        write(columns, statements, &path)?;
+        let rows = together(&table.spec.columns, statements)?;
+        let bytes = rows.get_array_memory_size() as u64;
         for (at, statement) in statements.iter().enumerate() {
             // Of an administrator and the user there are two.
             let usage = &statement.change.usage;
             let mut before = statements[..at].iter();
             if !before.any(|it| Arc::ptr_eq(&it.change.usage, usage)) {
-                statement.change.check_room(&path, 0).await?;
+                statement.change.check_room(bytes, 0).await?;
             }
         }
-        match first.change.append(directory.path(), columns).await {
-            Ok(_) => Ok(Stored::Done),
+        let appended = match SmallAppends::suits(table) {
+            true => {
+                let rows = SmallRows {
+                    rows,
+                    name: ROWS.to_owned(),
+                    source: SOURCE.to_owned(),
+                };
+                appending.append(table, &rows).await
+            }
+            false => append_file(first, &table.spec.columns, rows).await?,
+        };
+        match appended {
+            Ok(()) => Ok(Stored::Done),
             Err(error) if error.is_change() => Ok(Stored::Changed),
             Err(error) => Err(of_load(error)),
         }
@@ -241,20 +371,36 @@ async fn store(columns: &[Column], statements: &[&WaitingRows]) -> Stored {
     stored.await.unwrap_or_else(Stored::Rejected)
 }
 
-fn write(columns: &[Column], statements: &[&WaitingRows], path: &Path) -> Result<(), ClientError> {
-    let named = columns.iter().map(|column| {
+/// Loads rows from a file as one more part, as the statement would.
+async fn append_file(
+    statement: &WaitingRows,
+    columns: &[Column],
+    rows: RecordBatch,
+) -> Result<Result<(), IngestError>, ClientError> {
+    let directory = tempfile::tempdir().map_err(of_file)?;
+    let fields = rows.schema();
+    let named = { fields.fields().iter() }.map(|it| (it.name().clone(), it.data_type().clone()));
+    let mut file = RowFile::create(&directory.path().join(ROWS), named)?;
+    file.write(rows.columns().to_vec())?;
+    file.finish()?;
+    let appended = statement.change.append(directory.path(), columns).await;
+    Ok(appended.map(drop))
+}
+
+/// The rows of statements, in their order.
+fn together(columns: &[Column], statements: &[&WaitingRows]) -> Result<RecordBatch, ClientError> {
+    let fields = columns.iter().map(|column| {
         let stored = stored_column(column);
-        (stored.name, stored.ty.data_type())
+        Field::new(stored.name, stored.ty.data_type(), true)
     });
-    let mut file = RowFile::create(path, named)?;
-    let together = (0..columns.len()).map(|at| {
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    let arrays = (0..columns.len()).map(|at| {
         let parts: Vec<&dyn Array> = { statements.iter() }
             .map(|it| it.rows[at].as_ref())
             .collect();
         concat(&parts).map_err(of_file)
     });
-    file.write(together.collect::<Result<_, _>>()?)?;
-    file.finish()
+    RecordBatch::try_new(schema, arrays.collect::<Result<_, _>>()?).map_err(of_file)
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {

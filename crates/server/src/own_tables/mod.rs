@@ -439,13 +439,22 @@ impl Change {
     }
 
     /// Whether the rows of a file fit into what the user may store, in the place of so many bytes.
-    pub(crate) async fn check_room(&self, path: &Path, replaced: u64) -> Result<(), ClientError> {
+    pub(crate) async fn check_room_for(
+        &self,
+        path: &Path,
+        replaced: u64,
+    ) -> Result<(), ClientError> {
+        // Chunk files take about as much as this one.
+        let more = std::fs::metadata(path).map_err(of_file)?.len();
+        self.check_room(more, replaced).await
+    }
+
+    /// Whether so many bytes more fit into what the user may store, in the place of others.
+    pub(crate) async fn check_room(&self, more: u64, replaced: u64) -> Result<(), ClientError> {
         let Some(most) = self.usage.limit(Limit::Stored) else {
             return Ok(());
         };
         let stored = engine::stored_bytes(&self.table.archive, &self.table.database).await?;
-        // Chunk files take about as much as this one.
-        let more = std::fs::metadata(path).map_err(of_file)?.len();
         if stored.saturating_sub(replaced).saturating_add(more) <= most {
             return Ok(());
         }
