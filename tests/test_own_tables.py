@@ -14,7 +14,7 @@ import pymysql
 import pytest
 
 from meridian_cli import Meridian
-from serving import SOON, Server, serving
+from serving import SOON, Server, serving, wait_until
 from small_tables import load_stars_and_bands
 from test_users import PASSWORD, Site, must
 
@@ -231,7 +231,16 @@ def test_what_is_acknowledged_outlives_the_server(meridian: Meridian, tmp_path: 
             with site.connect("ann") as connection:
                 cursor = connection.cursor()
                 cursor.execute("CREATE TABLE IF NOT EXISTS t AS SELECT 0 AS batch, id FROM sky.Star WHERE id < 0")
-                killer = threading.Timer(0.4 + 0.15 * attempt, os.kill, (server.process.pid, signal.SIGKILL))
+
+                def kill(wanted: int = len(acknowledged) + 2, process: int = server.process.pid, moment: float = 0.05 * attempt) -> None:
+                    # However fast the machine is.
+                    try:
+                        wait_until(lambda: len(acknowledged) >= wanted, 60, "two statements")
+                        time.sleep(moment)
+                    finally:
+                        os.kill(process, signal.SIGKILL)
+
+                killer = threading.Thread(target=kill)
                 killer.start()
                 try:
                     for batch in range(1000 * attempt, 1000 * attempt + 500):
