@@ -23,6 +23,7 @@ use arrow::compute::concat;
 use arrow::datatypes::{Field, Schema};
 use catalog::{Catalog, Column, Rights, Table, fold_name};
 use ingest::{CompactRequest, IngestError, MANY_PARTS, Progress, SmallAppends, SmallRows};
+use sql::ErrorCode;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Mutex as Turn, oneshot};
 use tokio::time::sleep;
@@ -316,6 +317,10 @@ async fn store_group(table: &OwnTable, group: Vec<WaitingRows>, appending: &mut 
         match store(&found.table, &together, appending).await {
             Stored::Done => return tell_all(group, &|| Stored::Done),
             Stored::Changed => return tell_all(group, &|| Stored::Changed),
+            // No row is at fault, and whether the rows are there may not be known: to store them once more might do so twice.
+            Stored::Rejected(error) if error.code == ErrorCode::STORAGE => {
+                return tell_all(group, &|| Stored::Rejected(error.clone()));
+            }
             Stored::Rejected(_) => {}
         }
     }
