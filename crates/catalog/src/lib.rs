@@ -52,7 +52,8 @@ pub use metadata::{
 };
 pub use moving::{COPIED_FILE, catalog_place, copy_catalog, copy_to_postgres, copy_to_sqlite};
 pub use names::{fold_name, path_name};
-pub use postgres::{DEFAULT_SCHEMA, PartLease, PartRemoval, PostgresAddress};
+pub use postgres::{DEFAULT_SCHEMA, PartLease, PartRemoval, PostgresAddress, SharedDatabase};
+pub use process::host_name;
 pub use releases::Releases;
 pub use rights::{Columns, Rights, Tables};
 pub use scan_lane::{ScanLane, UNRATED};

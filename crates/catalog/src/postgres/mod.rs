@@ -5,6 +5,7 @@
 //! publications (`watch`) and the locks (`locks`).
 
 mod address;
+mod database;
 mod init;
 mod io;
 mod leases;
@@ -22,6 +23,7 @@ use sqlx::{PgConnection, PgPool, Postgres};
 
 pub(crate) use self::address::{AddressFile, FILE_NAME};
 pub use self::address::{DEFAULT_SCHEMA, PostgresAddress};
+pub use self::database::SharedDatabase;
 use self::leases::Leases;
 pub use self::leases::{PartLease, PartRemoval};
 use self::locks::Locks;
