@@ -111,10 +111,14 @@ async fn copy(arguments: &CopyArguments) -> Result<(), Failure> {
     let CopyArguments { data, to, place } = arguments;
     let before = catalog_place(data)?;
     let (rows, left) = match to.as_str() {
-        SQLITE => (
-            catalog::copy_to_sqlite(data).await?,
-            format!("{before} is as it was: drop the schema when you need it no more"),
-        ),
+        SQLITE => {
+            // Nobody reads the file while the catalog is where it is.
+            queries::copy_to_file(data).await?;
+            (
+                catalog::copy_to_sqlite(data).await?,
+                format!("{before} is as it was: drop the schema when you need it no more"),
+            )
+        }
         url => (
             catalog::copy_to_postgres(data, &place.at(url)?).await?,
             format!("the file is {COPIED_FILE} now: remove it when you need it no more"),

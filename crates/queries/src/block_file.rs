@@ -173,6 +173,35 @@ impl BlockFile {
     }
 }
 
+/// Copies the blocks of a file, up to the first that is not whole, to a file that appears when all are there. The former may still be
+/// written.
+pub(crate) fn copy_whole(from: &Path, to: &Path) -> Result<(), EngineError> {
+    let failed = |error| unusable(to, &error);
+    let file = File::open(from).map_err(|error| unusable(from, &error))?;
+    let Ok((blocks, end)) = whole_blocks(&file, from) else {
+        // Nothing was written yet.
+        return Ok(());
+    };
+    let source = BlockFile {
+        path: from.to_owned(),
+        file,
+        end: Mutex::new(end),
+    };
+    let unfinished = to.with_extension("copying");
+    // Of a process that was killed.
+    let _ = std::fs::remove_file(&unfinished);
+    let (target, _) = BlockFile::append_to(&unfinished)?;
+    for block in &blocks {
+        // What was written is verified before it counts, and of the rest the pieces run again.
+        let Ok(body) = source.read(block) else {
+            break;
+        };
+        target.append(block.tag, &body)?;
+    }
+    target.sync()?;
+    std::fs::rename(unfinished, to).map_err(failed)
+}
+
 /// Gathers rows of one tag until they make a block.
 #[derive(Debug)]
 pub(crate) struct BlockWriter {

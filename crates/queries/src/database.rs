@@ -3,21 +3,21 @@
 //! A killed process loses nothing that was committed; a machine that loses power may lose the last moments (`synchronous = NORMAL`).
 
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use engine::QueryState;
 use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
-    SqliteSynchronous,
+    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
-use sqlx::{Connection, Row};
+use sqlx::{ColumnIndex, Connection, Decode, Row, Type};
 
 use crate::QueryError;
 use crate::milestones;
 use crate::record::QueryRecord;
 use crate::registry::Protocol;
 
-const MIGRATIONS: [&str; 8] = [
+const MIGRATIONS: [&str; 9] = [
     include_str!("../migrations/0001_queries.sql"),
     include_str!("../migrations/0002_dialect.sql"),
     include_str!("../migrations/0003_estimates.sql"),
@@ -26,10 +26,90 @@ const MIGRATIONS: [&str; 8] = [
     include_str!("../migrations/0006_milestones.sql"),
     include_str!("../migrations/0007_warnings.sql"),
     include_str!("../migrations/0008_veiled.sql"),
+    include_str!("../migrations/0009_epoch.sql"),
 ];
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many numbers a process reserves at a time.
 const RESERVED: u64 = 1_000_000;
+
+/// The columns of a query, in the order in which `bound` gives their values.
+pub(crate) const COLUMNS: [&str; 30] = [
+    "id",
+    "\"user\"",
+    "database",
+    "protocol",
+    "is_async",
+    "state",
+    "lane",
+    "submitted",
+    "started",
+    "ended",
+    "pieces_done",
+    "pieces",
+    "scan_bytes",
+    "estimate",
+    "decoded_bytes",
+    "shared_bytes",
+    "rows",
+    "result_bytes",
+    "expires",
+    "error_code",
+    "error",
+    "row_limit",
+    "time_limit",
+    "dialect",
+    "statement",
+    "cached_from",
+    "milestones",
+    "warnings",
+    "veiled",
+    "epoch",
+];
+
+/// Binds what is known of a query to a statement of `sqlx`, of either database.
+macro_rules! bound {
+    ($statement:expr, $query:expr) => {{
+        let query = $query;
+        $statement
+            .bind(query.id as i64)
+            .bind(&query.user)
+            .bind(&query.database)
+            .bind(query.protocol)
+            .bind(i64::from(query.is_async))
+            .bind(query.state.name())
+            .bind(&query.lane)
+            .bind(query.submitted)
+            .bind(query.started)
+            .bind(query.ended)
+            .bind(query.pieces_done as i64)
+            .bind(query.pieces as i64)
+            .bind(query.scan_bytes as i64)
+            .bind(query.estimate.map(|estimate| estimate as i64))
+            .bind(query.decoded_bytes as i64)
+            .bind(query.shared_bytes as i64)
+            .bind(query.rows as i64)
+            .bind(query.result_bytes as i64)
+            .bind(query.expires)
+            .bind(query.error_code.map(i64::from))
+            .bind(&query.error)
+            .bind(query.row_limit.map(|limit| limit as i64))
+            .bind(query.time_limit.map(|limit| limit as i64))
+            .bind(query.dialect.name())
+            .bind(&query.statement)
+            .bind(query.cached_from.map(|query| query as i64))
+            .bind($crate::milestones::written(&query.milestones))
+            .bind(query.warnings as i64)
+            .bind(i64::from(query.is_veiled))
+            .bind(query.epoch as i64)
+    }};
+}
+pub(crate) use bound;
+
+static PUT: LazyLock<String> = LazyLock::new(|| {
+    let values = vec!["?"; COLUMNS.len()].join(", ");
+    let columns = COLUMNS.join(", ");
+    format!("INSERT OR REPLACE INTO queries ({columns}) VALUES ({values})")
+});
 
 /// The open file.
 #[derive(Debug, Clone)]
@@ -99,42 +179,9 @@ impl Database {
     pub(crate) async fn put(&self, queries: &[QueryRecord]) -> Result<(), QueryError> {
         let mut transaction = self.pool.begin().await?;
         for query in queries {
-            sqlx::query(
-                "INSERT OR REPLACE INTO queries (id, user, database, protocol, is_async, state, lane, submitted, started, ended, \
-                 pieces_done, pieces, scan_bytes, estimate, decoded_bytes, shared_bytes, rows, result_bytes, expires, error_code, error, row_limit, time_limit, \
-                 dialect, statement, cached_from, milestones, warnings, veiled) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            )
-            .bind(query.id as i64)
-            .bind(&query.user)
-            .bind(&query.database)
-            .bind(query.protocol)
-            .bind(query.is_async)
-            .bind(query.state.name())
-            .bind(&query.lane)
-            .bind(query.submitted)
-            .bind(query.started)
-            .bind(query.ended)
-            .bind(query.pieces_done as i64)
-            .bind(query.pieces as i64)
-            .bind(query.scan_bytes as i64)
-            .bind(query.estimate.map(|estimate| estimate as i64))
-            .bind(query.decoded_bytes as i64)
-            .bind(query.shared_bytes as i64)
-            .bind(query.rows as i64)
-            .bind(query.result_bytes as i64)
-            .bind(query.expires)
-            .bind(query.error_code.map(i64::from))
-            .bind(&query.error)
-            .bind(query.row_limit.map(|limit| limit as i64))
-            .bind(query.time_limit.map(|limit| limit as i64))
-            .bind(query.dialect.name())
-            .bind(&query.statement)
-            .bind(query.cached_from.map(|query| query as i64))
-            .bind(milestones::written(&query.milestones))
-            .bind(query.warnings as i64)
-            .bind(query.is_veiled)
-            .execute(&mut *transaction)
-            .await?;
+            bound!(sqlx::query(PUT.as_str()), query)
+                .execute(&mut *transaction)
+                .await?;
         }
         transaction.commit().await?;
         Ok(())
@@ -158,16 +205,44 @@ impl Database {
         let rows = sqlx::query("SELECT * FROM queries ORDER BY id")
             .fetch_all(&self.pool)
             .await?;
-        rows.iter().map(record).collect()
+        Ok(rows.iter().map(record).collect::<Result<_, _>>()?)
+    }
+
+    /// The first number that is not reserved.
+    pub(crate) async fn next_number(&self) -> Result<u64, QueryError> {
+        let next: i64 = sqlx::query_scalar("SELECT next FROM numbers")
+            .fetch_one(&self.pool)
+            .await?;
+        Ok(next as u64)
+    }
+
+    /// Reserves all numbers below one.
+    pub(crate) async fn set_next_number(&self, next: u64) -> Result<(), QueryError> {
+        sqlx::query("UPDATE numbers SET next = ?")
+            .bind(next as i64)
+            .execute(&self.pool)
+            .await?;
+        Ok(())
+    }
+
+    /// Closes the file.
+    pub(crate) async fn close(self) {
+        self.pool.close().await;
     }
 }
 
-fn record(row: &SqliteRow) -> Result<QueryRecord, QueryError> {
-    let number = |name: &str| -> Result<u64, sqlx::Error> {
+/// A query as a row of either database has it.
+pub(crate) fn record<'r, R: Row>(row: &'r R) -> Result<QueryRecord, sqlx::Error>
+where
+    &'static str: ColumnIndex<R>,
+    i64: Decode<'r, R::Database> + Type<R::Database>,
+    String: Decode<'r, R::Database> + Type<R::Database>,
+{
+    let number = |name: &'static str| -> Result<u64, sqlx::Error> {
         let value: i64 = row.try_get(name)?;
         Ok(value.max(0) as u64)
     };
-    let optional = |name: &str| -> Result<Option<u64>, sqlx::Error> {
+    let optional = |name: &'static str| -> Result<Option<u64>, sqlx::Error> {
         let value: Option<i64> = row.try_get(name)?;
         Ok(value.map(|value| value.max(0) as u64))
     };
@@ -175,12 +250,13 @@ fn record(row: &SqliteRow) -> Result<QueryRecord, QueryError> {
     let protocol: String = row.try_get("protocol")?;
     let code: Option<i64> = row.try_get("error_code")?;
     let dialect: String = row.try_get("dialect")?;
+    let milestones: String = row.try_get("milestones")?;
     Ok(QueryRecord {
         id: number("id")?,
         user: row.try_get("user")?,
         database: row.try_get("database")?,
         protocol: Protocol::of_name(&protocol).name(),
-        is_async: row.try_get("is_async")?,
+        is_async: number("is_async")? != 0,
         // A state of a later version: nothing is known of what it means.
         state: QueryState::of_name(&state).unwrap_or(QueryState::Aborted),
         lane: row.try_get("lane")?,
@@ -205,9 +281,11 @@ fn record(row: &SqliteRow) -> Result<QueryRecord, QueryError> {
             .map_err(|sentence: String| sqlx::Error::Decode(sentence.into()))?,
         statement: row.try_get("statement")?,
         cached_from: optional("cached_from")?,
-        milestones: milestones::read(row.try_get("milestones")?).into(),
+        milestones: milestones::read(&milestones).into(),
         warnings: number("warnings")?,
-        is_veiled: row.try_get("veiled")?,
+        is_veiled: number("veiled")? != 0,
+        front_end: 0,
+        epoch: number("epoch")?,
     })
 }
 

@@ -7,7 +7,7 @@
 //! | 3 | commit | that run gave all rows of the piece, so many |
 //! | 4 | warnings | what the statement had been warned of since the last of these blocks, when a piece was to be committed |
 //!
-//! Invariant: a piece has at most one commit. Rows of a run without a commit are of a process that was killed; they are not read.
+//! Invariants: a piece has at most one commit, and none is begun or committed by a front end that has lost its lease. Rows of a run without a commit are of a process that was killed; they are not read.
 //!
 //! A phase that has another digest than the file says is another phase: the query was planned otherwise, as over a table that has more
 //! parts by now. What the journal has of all phases is of no use then, and is left out.
@@ -25,6 +25,7 @@ use engine::{EngineError, PhaseJournal, PhaseKey, PieceJournal, PieceRows, Piece
 use sql::{MOST_WARNINGS, RowWarnings, Warning};
 
 use crate::block_file::{Block, BlockFile, BlockWriter, Tag};
+use crate::lease::Lease;
 use crate::stored_warnings;
 
 const PHASE: u32 = 1;
@@ -43,6 +44,7 @@ pub(crate) struct Journal {
     committed: Arc<Mutex<Committed>>,
     runs: Arc<AtomicU64>,
     warnings: Arc<JournaledWarnings>,
+    lease: Option<Arc<Lease>>,
 }
 
 /// The warnings of a statement as they get into its journal.
@@ -79,8 +81,8 @@ impl JournaledWarnings {
 }
 
 impl Journal {
-    /// Opens the journal at `path`, or makes it.
-    pub(crate) fn open(path: &Path) -> Result<Self, EngineError> {
+    /// Opens the journal at `path`, or makes it; `lease` is that of the front end, if several share the queries.
+    pub(crate) fn open(path: &Path, lease: Option<Arc<Lease>>) -> Result<Self, EngineError> {
         let (file, blocks) = BlockFile::append_to(path)?;
         let mut found = Found::default();
         for block in blocks {
@@ -95,6 +97,7 @@ impl Journal {
                 met: OnceLock::new(),
                 written: Mutex::new(found.warnings),
             }),
+            lease,
         })
     }
 
@@ -215,8 +218,14 @@ impl PieceJournal for Journal {
             committed: Arc::clone(&self.committed),
             runs: Arc::clone(&self.runs),
             warnings: Arc::clone(&self.warnings),
+            lease: self.lease.clone(),
         }))
     }
+}
+
+/// Fails if there is a lease that is lost.
+fn expect_held(lease: Option<&Arc<Lease>>) -> Result<(), EngineError> {
+    lease.map_or(Ok(()), |lease| lease.expect_held())
 }
 
 /// The results of a phase's pieces.
@@ -227,6 +236,7 @@ struct JournaledPhase {
     committed: Arc<Mutex<Committed>>,
     runs: Arc<AtomicU64>,
     warnings: Arc<JournaledWarnings>,
+    lease: Option<Arc<Lease>>,
 }
 
 impl PhaseJournal for JournaledPhase {
@@ -235,6 +245,7 @@ impl PhaseJournal for JournaledPhase {
     }
 
     fn begin(&self, piece: usize) -> Result<Box<dyn PieceWriter>, EngineError> {
+        expect_held(self.lease.as_ref())?;
         let tag = Tag {
             kind: ROWS,
             phase: self.number,
@@ -249,6 +260,7 @@ impl PhaseJournal for JournaledPhase {
             file: Arc::clone(&self.file),
             committed: Arc::clone(&self.committed),
             warnings: Arc::clone(&self.warnings),
+            lease: self.lease.clone(),
         }))
     }
 
@@ -283,6 +295,7 @@ struct JournaledPiece {
     file: Arc<BlockFile>,
     committed: Arc<Mutex<Committed>>,
     warnings: Arc<JournaledWarnings>,
+    lease: Option<Arc<Lease>>,
 }
 
 impl PieceWriter for JournaledPiece {
@@ -308,6 +321,7 @@ impl PieceWriter for JournaledPiece {
             ..self.tag
         };
         self.warnings.write(&self.file)?;
+        expect_held(self.lease.as_ref())?;
         self.file.append(tag, &[])?;
         committed.insert(place, blocks.into());
         Ok(())
@@ -350,7 +364,7 @@ mod tests {
     fn committed_pieces_are_there_in_the_next_process() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("journal");
-        let journal = Journal::open(&path).unwrap();
+        let journal = Journal::open(&path, None).unwrap();
         let phase = journal.open_phase(key(7), 4).unwrap();
         commit(&*phase, 2, 20).unwrap();
         commit(&*phase, 0, 0).unwrap();
@@ -362,7 +376,7 @@ mod tests {
         assert!(commit(&*phase, 2, 50).is_err(), "committed twice");
         drop((phase, journal));
 
-        let journal = Journal::open(&path).unwrap();
+        let journal = Journal::open(&path, None).unwrap();
         let phase = journal.open_phase(key(7), 4).unwrap();
         let committed: Vec<bool> = (0..4).map(|piece| phase.is_committed(piece)).collect();
         assert_eq!(committed, [true, false, true, true]);
@@ -415,12 +429,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("journal");
         for (digest, pieces) in [(1, 2), (2, 2), (2, 3), (1, 2)] {
-            let journal = Journal::open(&path).unwrap();
+            let journal = Journal::open(&path, None).unwrap();
             let phase = journal.open_phase(key(digest), pieces).unwrap();
             assert!(!phase.is_committed(0), "{digest} {pieces}");
             commit(&*phase, 0, digest as i64).unwrap();
         }
-        let journal = Journal::open(&path).unwrap();
+        let journal = Journal::open(&path, None).unwrap();
         let phase = journal.open_phase(key(1), 2).unwrap();
         assert_eq!(rows(&*phase, 0), [batch(1), batch(3)]);
     }

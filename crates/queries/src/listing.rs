@@ -2,7 +2,7 @@
 
 use engine::{QueryInfo, QueryState};
 
-use crate::registry::Query;
+use crate::query::Query;
 use crate::{QueryError, QueryService};
 
 /// Which queries of the list are wanted.

@@ -48,6 +48,10 @@ pub(crate) struct QueryRecord {
     pub warnings: u64,
     /// Whether its user may not be told what it reads.
     pub is_veiled: bool,
+    /// The front end that runs it, where several share the queries.
+    pub front_end: u64,
+    /// How often another front end has taken it over.
+    pub epoch: u64,
 }
 
 impl QueryRecord {

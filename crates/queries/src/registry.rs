@@ -2,14 +2,15 @@
 //!
 //! A query has a number that no other query of the data directory ever had. Queries that were submitted to run without a connection, and
 //! blocking ones that take longer than a second, are written down; of the others the last thousand are remembered.
+//!
+//! Where several front ends share the queries, it has those of the others too, as they were written down when this one last looked.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use engine::milestones::{MOST, merged};
-use engine::{PieceJournal, QueryExecution, QueryInfo, QueryState, WaitsFor};
+use engine::{QueryExecution, QueryInfo, QueryState};
 use sql::Dialect;
 use tokio_util::sync::CancellationToken;
 
@@ -17,11 +18,11 @@ use crate::QueryError;
 use crate::admission::{ClassPlaces, QueryAdmission, WAITED_FOR_MEMORY};
 use crate::database::Database;
 use crate::memory_gate::MemoryGate;
-use crate::milestones;
+use crate::query::{Place, Query};
 use crate::record::{QueryRecord, now};
 use crate::scan_rate::ScanRate;
 use crate::scheduler::PieceScheduler;
-use crate::turns::{QueryTurns, number_of_user};
+use crate::shared::SharedQueries;
 
 /// Short blocking queries that are remembered when they have ended.
 const REMEMBERED: usize = 1_000;
@@ -59,178 +60,25 @@ impl Protocol {
     }
 }
 
-/// A query.
+/// Where queries are written down.
 #[derive(Debug)]
-pub(crate) struct Query {
-    pub id: u64,
-    pub is_async: bool,
-    record: Mutex<QueryRecord>,
-    /// While it runs.
-    running: Mutex<Option<RunningState>>,
-    /// Cancelled to end it.
-    pub cancel: CancellationToken,
+pub(crate) enum Store {
+    /// Nowhere.
+    None,
+    /// In a file of this server.
+    File(Database),
+    /// In a database that several front ends share.
+    Shared(Arc<SharedQueries>),
 }
 
-impl Query {
-    pub(crate) fn new(record: QueryRecord) -> Self {
-        Self {
-            id: record.id,
-            is_async: record.is_async,
-            record: Mutex::new(record),
-            running: Mutex::default(),
-            cancel: CancellationToken::new(),
+impl Store {
+    /// Writes queries of this front end down, instead of what was known of them, as far as they are still its own.
+    async fn put(&self, queries: Vec<QueryRecord>) -> Result<(), QueryError> {
+        match self {
+            Self::File(database) => database.put(&queries).await,
+            Self::Shared(shared) => shared.put(queries).await.map(drop),
+            Self::None => Ok(()),
         }
-    }
-
-    /// What is known of it now.
-    pub(crate) fn record(&self) -> QueryRecord {
-        let mut record = lock(&self.record).clone();
-        if let Some(running) = &*lock(&self.running) {
-            record.pieces_done = running.execution.pieces_done();
-            record.pieces = record.pieces.max(running.execution.pieces());
-            record.lane = running.lane().or(record.lane);
-            let reads = running.execution.reads();
-            record.decoded_bytes = reads.decoded();
-            record.shared_bytes = reads.shared();
-            record.cached_from = running.execution.cached_from();
-            let mut milestones = running.execution.milestones().all();
-            // Those of a former process come first.
-            drop(milestones.splice(0..0, record.milestones.iter().cloned()));
-            record.milestones = merged(milestones, MOST).into();
-            running.admission.note(&mut record);
-        }
-        record
-    }
-
-    pub(crate) fn state(&self) -> QueryState {
-        lock(&self.record).state
-    }
-
-    /// What users see of it; `turn` is its place among those that wait for their turn.
-    pub(crate) fn info(&self, turn: Option<u64>) -> QueryInfo {
-        let memory = lock(&self.running)
-            .as_ref()
-            .and_then(|it| it.admission.place());
-        let record = self.record();
-        match memory {
-            Some(place) if !record.state.is_final() => {
-                let waiting = QueryRecord {
-                    state: QueryState::Queued,
-                    ..record
-                };
-                waiting.info(Some((place, WaitsFor::Memory)))
-            }
-            _ => record.info(turn.map(|place| (place, WaitsFor::Turn))),
-        }
-    }
-
-    /// The state as users see it: a query that waits for memory is queued.
-    pub(crate) fn shown_state(&self) -> QueryState {
-        let running = lock(&self.running);
-        let waits = running
-            .as_ref()
-            .is_some_and(|it| it.admission.place().is_some());
-        drop(running);
-        match self.state() {
-            QueryState::Executing if waits => QueryState::Queued,
-            state => state,
-        }
-    }
-
-    /// Whether it waits for memory, or has waited for it until it was ended.
-    pub(crate) fn has_waited_for_memory(&self) -> bool {
-        let running = lock(&self.running);
-        running.as_ref().is_some_and(|it| it.admission.has_waited())
-    }
-
-    /// Changes what is known of it.
-    pub(crate) fn update<T>(&self, change: impl FnOnce(&mut QueryRecord) -> T) -> T {
-        change(&mut lock(&self.record))
-    }
-
-    /// Notes that it begins to run; returns what those who execute it report to.
-    pub(crate) fn begin_execution(
-        &self,
-        scheduler: &Arc<PieceScheduler>,
-        admission: &Arc<QueryAdmission>,
-        journal: Option<Arc<dyn PieceJournal>>,
-    ) -> Arc<QueryExecution> {
-        let user = number_of_user(&lock(&self.record).user);
-        let turns = Arc::new(QueryTurns::new(scheduler, self.id, user));
-        let admission = Arc::clone(admission);
-        let execution = QueryExecution::new()
-            .with_number(self.id)
-            .with_user(user)
-            .with_scheduler(Arc::clone(&turns) as _)
-            .with_admission(Arc::clone(&admission) as _);
-        let execution = Arc::new(match journal {
-            Some(journal) => execution.with_journal(journal),
-            None => execution,
-        });
-        let begun = Arc::clone(&execution);
-        *lock(&self.running) = Some(RunningState {
-            execution,
-            turns,
-            admission,
-        });
-        begun
-    }
-
-    /// Ends it in this state, unless it has ended. Returns whether it had not.
-    pub(crate) fn end(&self, state: QueryState, error: Option<&QueryError>) -> bool {
-        let seen = self.record();
-        let running = lock(&self.running).take();
-        if let Some(running) = running {
-            running.observe();
-            running.admission.end();
-        }
-        self.update(|record| {
-            if record.state.is_final() {
-                return false;
-            }
-            record.state = state;
-            record.ended = Some(now());
-            (record.pieces, record.pieces_done) = (seen.pieces, seen.pieces_done);
-            record.lane = seen.lane;
-            (record.scan_bytes, record.estimate) = (seen.scan_bytes, seen.estimate);
-            (record.decoded_bytes, record.shared_bytes) = (seen.decoded_bytes, seen.shared_bytes);
-            record.is_veiled = seen.is_veiled;
-            record.cached_from = seen.cached_from;
-            record.milestones = milestones::kept(&seen.milestones).into();
-            record.error_code = error.map(|error| error.code.number);
-            record.error = error.map(|error| error.sentence.clone());
-            true
-        })
-    }
-}
-
-/// What is known of a query only while it runs.
-#[derive(Debug)]
-struct RunningState {
-    execution: Arc<QueryExecution>,
-    turns: Arc<QueryTurns>,
-    admission: Arc<QueryAdmission>,
-}
-
-impl RunningState {
-    /// Notes how fast its scans were.
-    fn observe(&self) {
-        if let Some(status) = self.turns.status() {
-            let (done, all) = (self.execution.pieces_done(), self.execution.pieces());
-            self.admission.observe(status.thread_time, done, all);
-        }
-    }
-
-    /// The lane of its scans; `INTERACTIVE` if it has only pieces that wait for none.
-    fn lane(&self) -> Option<String> {
-        let status = self.turns.status()?;
-        let counts = status.pieces;
-        let any = counts.waiting + counts.running + counts.paused + counts.done + counts.failed > 0;
-        let interactive = || any.then(|| "INTERACTIVE".to_owned());
-        status
-            .lane
-            .map(|lane| lane.to_ascii_uppercase())
-            .or_else(interactive)
     }
 }
 
@@ -247,12 +95,12 @@ pub struct QueryRegistry {
     remembered: Mutex<VecDeque<u64>>,
     /// Reserved ranges of numbers.
     numbers: Mutex<VecDeque<Range<u64>>>,
-    database: Option<Database>,
+    store: Store,
 }
 
 impl QueryRegistry {
     pub(crate) async fn open(
-        database: Option<Database>,
+        store: Store,
         scheduler: Arc<PieceScheduler>,
         rate: ScanRate,
         memory: Arc<MemoryGate>,
@@ -260,14 +108,15 @@ impl QueryRegistry {
     ) -> Result<Self, QueryError> {
         let mut queries = BTreeMap::new();
         let mut numbers = VecDeque::new();
-        match &database {
-            Some(database) => {
+        match &store {
+            Store::File(database) => {
                 numbers.push_back(database.reserve_numbers().await?);
                 for record in database.all().await? {
-                    queries.insert(record.id, Arc::new(Query::new(record)));
+                    queries.insert(record.id, Arc::new(Query::new(record, Place::Here(None))));
                 }
             }
-            None => numbers.push_back(FIRST_NUMBER..u64::MAX),
+            Store::Shared(shared) => numbers.push_back(shared.reserve_numbers().await?),
+            Store::None => numbers.push_back(FIRST_NUMBER..u64::MAX),
         }
         Ok(Self {
             scheduler,
@@ -277,7 +126,7 @@ impl QueryRegistry {
             queries: Mutex::new(queries),
             remembered: Mutex::default(),
             numbers: Mutex::new(numbers),
-            database,
+            store,
         })
     }
 
@@ -289,6 +138,19 @@ impl QueryRegistry {
     /// The memory of the statements.
     pub(crate) fn memory(&self) -> &Arc<MemoryGate> {
         &self.memory
+    }
+
+    /// The list that several front ends share, if they do.
+    pub(crate) fn shared(&self) -> Option<&Arc<SharedQueries>> {
+        match &self.store {
+            Store::Shared(shared) => Some(shared),
+            Store::File(_) | Store::None => None,
+        }
+    }
+
+    /// The place of what begins here now.
+    pub(crate) fn here(&self) -> Place {
+        Place::Here(self.shared().map(|shared| shared.lease()))
     }
 
     /// The next number.
@@ -318,6 +180,7 @@ impl QueryRegistry {
         places: Option<Arc<dyn ClassPlaces>>,
     ) -> QueryGuard {
         let submitted = now();
+        let place = self.here();
         let record = QueryRecord {
             id: self.next_number(),
             user: user.to_owned(),
@@ -348,11 +211,10 @@ impl QueryRegistry {
             milestones: Arc::default(),
             warnings: 0,
             is_veiled: false,
+            front_end: place.front_end(),
+            epoch: 0,
         };
-        let query = Arc::new(Query {
-            cancel: stop,
-            ..Query::new(record)
-        });
+        let query = Arc::new(Query::ended_by(stop, record, place));
         let admission = QueryAdmission::new(&self.rate, self.longest)
             .with_memory(&self.memory)
             .with_places(places);
@@ -396,53 +258,72 @@ impl QueryRegistry {
 
     /// Writes a query down.
     pub(crate) async fn write(&self, query: &Query) -> Result<(), QueryError> {
-        match &self.database {
-            Some(database) => database.put(&[query.record()]).await,
-            None => Ok(()),
-        }
+        self.store.put(vec![query.record()]).await
     }
 
     /// Forgets a query.
     pub(crate) async fn remove(&self, id: u64) -> Result<(), QueryError> {
-        lock(&self.queries).remove(&id);
-        match &self.database {
-            Some(database) => database.remove(&[id]).await,
-            None => Ok(()),
+        match &self.store {
+            Store::File(database) => {
+                self.forget(id);
+                database.remove(&[id]).await
+            }
+            Store::Shared(shared) => {
+                shared.remove(id).await?;
+                self.forget(id);
+                Ok(())
+            }
+            Store::None => {
+                self.forget(id);
+                Ok(())
+            }
         }
+    }
+
+    /// Forgets a query that is not written down any more.
+    pub(crate) fn forget(&self, id: u64) {
+        lock(&self.queries).remove(&id);
     }
 
     /// Writes down what has changed of the running queries, and reserves numbers. To be called every second.
     pub(crate) async fn write_running(&self) -> Result<(), QueryError> {
-        let Some(database) = &self.database else {
+        if let Store::None = self.store {
             return Ok(());
-        };
+        }
         let now = now();
         let is_worth = |record: &QueryRecord| {
             record.state == QueryState::Executing
                 && (record.is_async || now - record.submitted > WORTH_WRITING)
         };
-        let records = self.all().into_iter().map(|query| query.record());
+        let running = self.all().into_iter().filter(|query| query.is_here());
+        let records = running.map(|query| query.record());
         let records: Vec<QueryRecord> = records.filter(is_worth).collect();
         if !records.is_empty() {
-            database.put(&records).await?;
+            self.store.put(records).await?;
         }
         let left: u64 = lock(&self.numbers).iter().map(|it| it.end - it.start).sum();
         if left < RESERVE {
-            let more = database.reserve_numbers().await?;
-            lock(&self.numbers).push_back(more);
+            let more = match &self.store {
+                Store::File(database) => Some(database.reserve_numbers().await?),
+                Store::Shared(shared) => Some(shared.reserve_numbers().await?),
+                Store::None => None,
+            };
+            lock(&self.numbers).extend(more);
         }
         Ok(())
     }
 
     /// Keeps an ended query of a connection in the list, or no longer.
-    fn remember(&self, query: &Arc<Query>) {
+    fn remember(self: &Arc<Self>, query: &Arc<Query>) {
         let record = query.record();
         let took = record.ended.unwrap_or_default() - record.submitted;
-        if let Some(database) = self.database.clone().filter(|_| took > WORTH_WRITING)
+        if took > WORTH_WRITING
+            && !matches!(self.store, Store::None)
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
+            let registry = Arc::clone(self);
             runtime.spawn(async move {
-                if let Err(error) = database.put(&[record]).await {
+                if let Err(error) = registry.store.put(vec![record]).await {
                     tracing::warn!(%error, "a query could not be written down");
                 }
             });

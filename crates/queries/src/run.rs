@@ -1,6 +1,5 @@
 //! Running the submitted queries: from the queue to the stored result.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,11 +19,12 @@ use crate::QueryError;
 use crate::admission::{QueryAdmission, WAITED_FOR_MEMORY};
 use crate::journal::Journal;
 use crate::made_table::MadeTable;
+use crate::query::Query;
 use crate::record::{QueryRecord, now};
-use crate::registry::{Query, lock};
+use crate::registry::lock;
 use crate::scan_rate::ScanRate;
 use crate::service::{QueryHost, QueryService, RunningQuery};
-use crate::storage::remove_directory;
+use crate::storage::{QueryFiles, remove_directory};
 use crate::stored_result::{self, ResultSize, ResultWriter};
 
 /// How often running queries are written down.
@@ -36,6 +36,13 @@ impl QueryService {
     /// Runs the queries of the queue until `stop` is cancelled. Those that run then go on in the next process.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let ticking = tokio::spawn(Arc::clone(&self).tick(stop.clone()));
+        let sharing = self.registry.shared().map(|_| {
+            let leasing = tokio::spawn(Arc::clone(&self).keep_lease(stop.clone()));
+            (
+                leasing,
+                tokio::spawn(Arc::clone(&self).follow(stop.clone())),
+            )
+        });
         let mut running = JoinSet::new();
         loop {
             while running.len() < self.limits.at_once
@@ -55,13 +62,21 @@ impl QueryService {
         }
         while running.join_next().await.is_some() {}
         let _ = ticking.await;
+        if let (Some((leasing, following)), Some(shared)) = (sharing, self.registry.shared()) {
+            let _ = (leasing.await, following.await);
+            // Others go on with what is left.
+            if let Err(error) = shared.leave().await {
+                tracing::warn!(%error, "other front ends are not told yet that this one ends");
+            }
+        }
     }
 
     fn next_queued(&self) -> Option<Arc<Query>> {
         loop {
             let id = lock(&self.queue).pop_front()?;
             let query = self.registry.find(id);
-            if let Some(query) = query.filter(|query| !query.state().is_final()) {
+            let query = query.filter(|query| !query.state().is_final());
+            if let Some(query) = query.filter(|query| query.is_held()) {
                 return Some(query);
             }
         }
@@ -71,13 +86,18 @@ impl QueryService {
         let Ok(storage) = &self.storage else {
             return;
         };
-        query.update(|record| {
+        let epoch = query.update(|record| {
             record.state = QueryState::Executing;
             record.started.get_or_insert_with(now);
+            record.epoch
         });
+        let files = storage.files(query.id, epoch);
+        if !self.persist(&query, query.record()).await {
+            return self.give_up(&query, &files).await;
+        }
         self.write_down(&query).await;
         let late = self.late(&query);
-        let work = self.execute(storage.of(query.id), Arc::clone(&query));
+        let work = self.execute(files.clone(), Arc::clone(&query));
         let outcome = tokio::select! {
             biased;
             () = query.cancel.cancelled() => Err(QueryError::new(ErrorCode::INTERRUPTED, "the query was cancelled")),
@@ -86,30 +106,39 @@ impl QueryService {
                 lock(&self.running).remove(&query.id);
                 return;
             }
+            () = query.lost() => return self.give_up(&query, &files).await,
             error = late => Err(error),
             outcome = work => outcome,
         };
         let kept = i64::try_from(self.limits.kept.as_micros()).unwrap_or(i64::MAX);
-        match outcome {
+        let ended = match &outcome {
             Ok(()) => {
                 query.update(|record| record.expires = Some(now().saturating_add(kept)));
-                query.end(QueryState::Completed, None);
+                query.ended(QueryState::Completed, None)
             }
             Err(error) => {
                 let state = match error.is_abort() {
                     true => QueryState::Aborted,
                     false => QueryState::Failed,
                 };
-                query.end(state, Some(&error));
+                query.ended(state, Some(error))
             }
+        };
+        if !self.persist(&query, ended.clone()).await {
+            return self.give_up(&query, &files).await;
         }
-        self.host.ended(&query.info(None));
+        query.end_as(ended);
         self.write_down(&query).await;
         lock(&self.running).remove(&query.id);
-        let directory = storage.of(query.id);
+        self.settle(&query, &files);
+    }
+
+    /// Does what is to be done when a query has ended.
+    pub(crate) fn settle(&self, query: &Query, files: &QueryFiles) {
+        self.host.ended(&query.info(None));
         match query.state() {
-            QueryState::Completed => drop(fs::remove_file(directory.join("journal"))),
-            _ => remove_directory(&directory),
+            QueryState::Completed => files.keep_result(),
+            _ => remove_directory(&files.directory),
         }
     }
 
@@ -133,7 +162,11 @@ impl QueryService {
         error
     }
 
+    /// Writes a query down in the file, if this server alone has them.
     async fn write_down(&self, query: &Query) {
+        if self.registry.shared().is_some() {
+            return;
+        }
         let mut written = self.registry.write(query).await;
         if self.registry.find(query.id).is_none() {
             // It was removed meanwhile, after it was cancelled.
@@ -147,15 +180,16 @@ impl QueryService {
     /// Runs a query on the threads of queries, and stores its result.
     fn execute(
         self: &Arc<Self>,
-        directory: PathBuf,
+        files: QueryFiles,
         query: Arc<Query>,
     ) -> BoxFuture<'static, Result<(), QueryError>> {
         let service = Arc::clone(self);
         let user = query.record().user;
         let work = async move {
-            let size = service.execute_and_store(&directory, &query).await?;
+            let size = service.execute_and_store(&files, &query).await?;
             if let (_, Some(table)) = query.record().planned()? {
-                let rows = stored_result::open_from(&directory.join("result"), 0)?.0;
+                expect_held(&query)?;
+                let rows = stored_result::open_from(&files.result(), 0)?.0;
                 let rows = Some(rows);
                 service.host.make_table(MadeTable { rows, ..table }).await?;
             }
@@ -170,20 +204,24 @@ impl QueryService {
 
     async fn execute_and_store(
         &self,
-        directory: &Path,
+        files: &QueryFiles,
         query: &Arc<Query>,
     ) -> Result<ResultSize, QueryError> {
-        let path = directory.join("result");
+        files.inherit()?;
+        let path = files.result();
         if let Some(size) = stored_before(&path) {
             // Its last pieces were done after it was written down for the last time.
             query.update(|record| record.pieces_done = record.pieces);
             return Ok(size);
         }
-        catalog::make_directories(directory).map_err(|error| {
-            let sentence = format!("cannot make {}: {error}", directory.display());
+        catalog::make_directories(&files.directory).map_err(|error| {
+            let sentence = format!("cannot make {}: {error}", files.directory.display());
             QueryError::new(ErrorCode::STORAGE, sentence)
         })?;
         let record = query.record();
+        if record.epoch > 0 {
+            self.host.prepare(record.id).await?;
+        }
         let session = self
             .host
             .session(record.user.clone(), record.database.clone(), record.dialect)
@@ -198,7 +236,7 @@ impl QueryService {
         };
         // One row more tells clients of TAP that there are more.
         let spare = u64::from(record.dialect == Dialect::Adql);
-        let journal = Arc::new(Journal::open(&directory.join("journal"))?);
+        let journal = Arc::new(Journal::open(&files.journal(), query.lease().cloned())?);
         let prepared = prepare(&session, &record).await?;
         let running = RunningQuery {
             session: Arc::clone(&session),
@@ -255,6 +293,7 @@ impl QueryService {
             true => journal.take_warnings(),
             false => vec![],
         };
+        expect_held(query)?;
         // An equal statement would have to be told of its warnings too.
         let is_kept = !is_cached && of_rows.is_empty();
         let mut warnings = std::mem::take(&mut result.warnings);
@@ -308,16 +347,25 @@ impl QueryService {
         }
     }
 
-    async fn remove_expired(&self) {
+    async fn remove_expired(self: &Arc<Self>) {
         let now = now();
         for query in self.registry.all() {
             let record = query.record();
             let expired = record.state.is_final() && record.expires.is_some_and(|at| at <= now);
-            if expired && let Err(error) = self.remove(record.id, &record.user).await {
+            // Another front end may have removed it meanwhile.
+            if expired
+                && let Err(error) = self.remove(record.id, &record.user).await
+                && self.has(record.id)
+            {
                 tracing::warn!(query = record.id, %error, "an expired query could not be removed");
             }
         }
     }
+}
+
+/// Fails if another front end may have taken the query over.
+fn expect_held(query: &Query) -> Result<(), EngineError> {
+    query.lease().map_or(Ok(()), |lease| lease.expect_held())
 }
 
 /// Whether a statement can be planned; notes how many pieces it has, and what it reads.

@@ -7,6 +7,7 @@
 //! ```
 //!
 //! Everything that a query needs to go on is on the disk: its row in the database, and `queries/<number>/` with its journal and its result.
+//! What several front ends do that share the queries is in [`crate::sharing`].
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -24,11 +25,13 @@ use crate::database::Database;
 use crate::journal::Journal;
 use crate::made_table::MadeTable;
 use crate::memory_gate::MemoryGate;
+use crate::query::Query;
 use crate::record::{QueryRecord, now};
-use crate::registry::{Protocol, Query, QueryRegistry, lock};
+use crate::registry::{Protocol, QueryRegistry, Store, lock};
 use crate::run::check;
 use crate::scan_rate::ScanRate;
 use crate::scheduler::{PieceScheduler, SchedulerOptions, SchedulerStatus};
+use crate::shared::{FILE, SharedQueries};
 use crate::storage::{Storage, remove_directory};
 use crate::{stored_result, stored_warnings};
 
@@ -44,6 +47,11 @@ pub trait QueryHost: std::fmt::Debug + Send + Sync {
 
     /// How much a user may take now.
     fn limits(&self, user: String) -> BoxFuture<'static, Result<UserLimits, QueryError>>;
+
+    /// Sees to what a query needs that another front end has begun, before it goes on here.
+    fn prepare(&self, _query: u64) -> BoxFuture<'_, Result<(), QueryError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// Is told of a submitted query that has ended, however.
     fn ended(&self, _: &QueryInfo) {}
@@ -137,6 +145,23 @@ impl Drop for SubmissionPlace<'_> {
     }
 }
 
+/// The error of a user who has so many submitted queries already.
+pub(crate) fn at_limit(taken: u64, most: u64) -> QueryError {
+    let sentence = format!(
+        "you have {taken} of {most} submitted queries that may wait or run at a time: wait until one of them has ended, or end one (information_schema.QUERIES, CANCEL); SHOW LIMITS tells all limits"
+    );
+    QueryError {
+        retry_after: Some(RETRY),
+        ..QueryError::new(ErrorCode::LIMIT_REACHED, sentence)
+    }
+}
+
+/// The error of whoever wants to end a query that has ended.
+pub(crate) fn has_ended(query: &Query) -> QueryError {
+    let sentence = format!("query {} has ended: it is {}", query.id, query.state());
+    QueryError::new(ErrorCode::NO_CONNECTION, sentence)
+}
+
 /// After what time whoever has as many submitted queries as they may try again.
 const RETRY: Duration = Duration::from_secs(30);
 
@@ -166,8 +191,8 @@ pub(crate) struct RunningQuery {
 }
 
 impl QueryService {
-    /// Opens the queries of a data directory. Where they cannot be stored, or another server of the directory stores them, queries of
-    /// connections are listed, and none can be submitted.
+    /// Opens the queries of a data directory. Several servers share them where the catalog is in PostgreSQL. Where they cannot be stored, or
+    /// another server of the directory stores them in a file, queries of connections are listed, and none can be submitted.
     ///
     /// # Errors
     /// What is stored cannot be read.
@@ -180,24 +205,25 @@ impl QueryService {
         let rate = ScanRate::new(scheduling.threads);
         let memory = MemoryGate::new(scheduling.memory_bytes / RESERVABLE.1 * RESERVABLE.0);
         let scheduler = PieceScheduler::new(scheduling);
-        let storage = Storage::open(data_dir);
-        let database = match &storage {
-            Ok(storage) => Some(Database::open(&storage.directory.join("queries.sqlite")).await?),
-            Err(error) => {
-                tracing::info!(reason = %error.sentence, "queries cannot be submitted");
-                None
+        let shared = SharedQueries::open(data_dir).await?;
+        let storage = match &shared {
+            Some(_) => Storage::open_shared(data_dir),
+            None => Storage::open(data_dir),
+        };
+        if let Err(error) = &storage {
+            tracing::info!(reason = %error.sentence, "queries cannot be submitted");
+        }
+        let store = match (shared, &storage) {
+            (Some(shared), _) => Store::Shared(Arc::new(shared)),
+            (None, Ok(storage)) => {
+                Store::File(Database::open(&storage.directory.join(FILE)).await?)
             }
+            (None, Err(_)) => Store::None,
         };
         let service = Arc::new(Self {
             registry: Arc::new(
-                QueryRegistry::open(
-                    database,
-                    Arc::clone(&scheduler),
-                    rate,
-                    memory,
-                    limits.blocking,
-                )
-                .await?,
+                QueryRegistry::open(store, Arc::clone(&scheduler), rate, memory, limits.blocking)
+                    .await?,
             ),
             storage,
             host,
@@ -208,8 +234,17 @@ impl QueryService {
             running: Mutex::default(),
             submitting: Mutex::default(),
         });
-        service.take_up().await?;
+        match service.registry.shared() {
+            // Those that nobody runs are taken over when the service runs.
+            Some(_) => service.catch_up().await?,
+            None => service.take_up().await?,
+        }
         Ok(service)
+    }
+
+    /// Whether several front ends share the queries.
+    pub fn is_shared(&self) -> bool {
+        self.registry.shared().is_some()
     }
 
     /// The registry, for queries of connections.
@@ -275,7 +310,7 @@ impl QueryService {
     ///
     /// # Errors
     /// The statement cannot be planned, or nothing can be submitted here.
-    pub async fn submit(&self, submission: Submission) -> Result<u64, QueryError> {
+    pub async fn submit(self: &Arc<Self>, submission: Submission) -> Result<u64, QueryError> {
         let id = self.reserve_number();
         self.submit_as(id, submission).await?;
         Ok(id)
@@ -285,7 +320,11 @@ impl QueryService {
     ///
     /// # Errors
     /// The statement cannot be planned, or nothing can be submitted here.
-    pub async fn submit_as(&self, id: u64, submission: Submission) -> Result<(), QueryError> {
+    pub async fn submit_as(
+        self: &Arc<Self>,
+        id: u64,
+        submission: Submission,
+    ) -> Result<(), QueryError> {
         self.storage.as_ref().map_err(Clone::clone)?;
         if lock(&self.queue).len() >= self.limits.queued {
             let sentence = format!(
@@ -294,8 +333,14 @@ impl QueryService {
             );
             return Err(QueryError::new(ErrorCode::OUT_OF_RESOURCES, sentence));
         }
+        if self.is_shared() && submission.statement.contains('\0') {
+            let sentence = "a statement with a character of number 0 cannot be submitted here: write CHAR(0), or execute it without SUBMIT";
+            return Err(QueryError::new(ErrorCode::WRONG_VALUE, sentence));
+        }
+        self.catch_up().await?;
         let limits = self.host.limits(submission.user.clone()).await?;
         let _place = self.take_place(&submission.user, limits.at_once)?;
+        let here = self.registry.here();
         let record = QueryRecord {
             id,
             user: submission.user,
@@ -328,19 +373,22 @@ impl QueryService {
             milestones: Arc::default(),
             warnings: 0,
             is_veiled: false,
+            front_end: here.front_end(),
+            epoch: 0,
         };
         let user = record.user.clone();
-        let query = Arc::new(Query::new(record));
+        let query = Arc::new(Query::new(record, here));
         let checked = check(
             Arc::clone(&self.host),
             Arc::clone(self.registry.rate()),
             Arc::clone(&query),
         );
         self.host.run(&user, Box::pin(checked)).await?;
+        if let Some(shared) = self.registry.shared() {
+            return self.submit_shared(shared, query, limits.at_once).await;
+        }
         self.registry.write(&query).await?;
-        self.registry.insert(Arc::clone(&query));
-        lock(&self.queue).push_back(query.id);
-        self.wake.notify_one();
+        self.enqueue(query);
         Ok(())
     }
 
@@ -360,13 +408,7 @@ impl QueryService {
         if let Some(most) = most {
             let taken = self.num_submitted_by(user) + here;
             if taken >= most {
-                let sentence = format!(
-                    "you have {taken} of {most} submitted queries that may wait or run at a time: wait until one of them has ended, or end one (information_schema.QUERIES, CANCEL); SHOW LIMITS tells all limits"
-                );
-                return Err(QueryError {
-                    retry_after: Some(RETRY),
-                    ..QueryError::new(ErrorCode::LIMIT_REACHED, sentence)
-                });
+                return Err(at_limit(taken, most));
             }
         }
         submitting.insert(user.to_owned(), here + 1);
@@ -380,12 +422,17 @@ impl QueryService {
     ///
     /// # Errors
     /// There is none of the number, it is another user's, or it has ended.
-    pub async fn cancel(&self, id: u64, user: &str) -> Result<(), QueryError> {
+    pub async fn cancel(self: &Arc<Self>, id: u64, user: &str) -> Result<(), QueryError> {
+        self.catch_up().await?;
         let query = self.query_of(id, user)?;
         let error = QueryError::new(ErrorCode::INTERRUPTED, "the query was cancelled");
+        if let Some(shared) = self.registry.shared()
+            && (query.is_async || !query.is_here())
+        {
+            return self.cancel_shared(shared, id, error).await;
+        }
         if !query.end(QueryState::Aborted, Some(&error)) {
-            let sentence = format!("query {id} has ended: it is {}", query.state());
-            return Err(QueryError::new(ErrorCode::NO_CONNECTION, sentence));
+            return Err(has_ended(&query));
         }
         query.cancel.cancel();
         if query.is_async {
@@ -404,7 +451,8 @@ impl QueryService {
     ///
     /// # Errors
     /// There is none of the number, it is another user's, or it has not ended.
-    pub async fn remove(&self, id: u64, user: &str) -> Result<(), QueryError> {
+    pub async fn remove(self: &Arc<Self>, id: u64, user: &str) -> Result<(), QueryError> {
+        self.catch_up().await?;
         let query = self.query_of(id, user)?;
         if !query.state().is_final() {
             let sentence = format!("query {id} is {}: cancel it first", query.state());
@@ -447,10 +495,25 @@ impl QueryService {
 
     /// The places of the queries that wait, from 1 on.
     pub(crate) fn places(&self) -> HashMap<u64, u64> {
-        lock(&self.queue).iter().copied().zip(1..).collect()
+        let mut places: HashMap<u64, u64> = lock(&self.queue).iter().copied().zip(1..).collect();
+        if self.registry.shared().is_some() {
+            // The queues of the other front ends.
+            let mut lengths: HashMap<u64, u64> = HashMap::new();
+            let all = self.registry.all().into_iter();
+            for query in all.filter(|it| !it.is_here() && it.state() == QueryState::Queued) {
+                let front_end = query.update(|record| record.front_end);
+                let length = lengths.entry(front_end).or_default();
+                *length += 1;
+                places.insert(query.id, *length);
+            }
+        }
+        places
     }
 
     pub(crate) fn place(&self, id: u64) -> Option<u64> {
+        if self.registry.find(id).is_some_and(|query| !query.is_here()) {
+            return self.places().get(&id).copied();
+        }
         let queue = lock(&self.queue);
         let at = queue.iter().position(|queued| *queued == id)?;
         Some(at as u64 + 1)
@@ -483,7 +546,8 @@ impl QueryService {
             )),
             QueryState::Completed => {
                 let storage = self.storage.as_ref().map_err(Clone::clone)?;
-                Ok(stored_result::open_from(&storage.result(id), skip)?)
+                let result = storage.files(id, record.epoch).result();
+                Ok(stored_result::open_from(&result, skip)?)
             }
             QueryState::Queued | QueryState::Executing => none(format!(
                 "query {id} is {}, {} of {} pieces done: its result is there when it is COMPLETED",
@@ -507,7 +571,10 @@ impl QueryService {
     pub fn warnings(&self, query: &QueryInfo) -> Result<Vec<Warning>, QueryError> {
         match &self.storage {
             Ok(storage) if query.warnings > 0 => {
-                Ok(stored_warnings::read(&storage.result(query.id))?)
+                // One that was removed meanwhile has none any more.
+                let epoch = (self.registry.find(query.id)).map_or(0, |it| it.record().epoch);
+                let result = storage.files(query.id, epoch).result();
+                Ok(stored_warnings::read(&result)?)
             }
             _ => Ok(vec![]),
         }
@@ -523,6 +590,12 @@ impl QueryService {
         match (query.state(), running) {
             (QueryState::Executing, Some(running)) => {
                 Ok(crate::partial::rows(running, query.record()))
+            }
+            (QueryState::Executing, None) if !query.is_here() => {
+                let sentence = format!(
+                    "query {id} runs at another front end, which alone has its rows so far: ask there, or wait until it is COMPLETED"
+                );
+                Err(QueryError::new(ErrorCode::NO_CONNECTION, sentence))
             }
             (QueryState::Queued | QueryState::Executing, _) => {
                 let sentence = format!("query {id} has not begun: it has no rows yet");

@@ -14,9 +14,9 @@ use crate::block_file::{BlockFile, Tag};
 
 const WARNINGS: u32 = 1;
 
-/// The warnings beside the result at a path.
-fn path_beside(result: &Path) -> PathBuf {
-    result.with_file_name("warnings")
+/// Where the warnings of the result at a path are.
+pub(crate) fn path_beside(result: &Path) -> PathBuf {
+    result.with_extension("warnings")
 }
 
 /// Writes the warnings of the result that will be at a path.

@@ -338,7 +338,9 @@ impl Server {
         let host = Host {
             authenticator: Arc::clone(&authenticator),
             query_runtime: Arc::clone(&query_runtime),
+            jobs: Arc::default(),
         };
+        let jobs_of_host = Arc::clone(&host.jobs);
         let queries = open_queries(&config, host).await?;
         tables.list_queries(&queries);
         let counted = Arc::clone(&archive);
@@ -368,6 +370,8 @@ impl Server {
             ended: CancellationToken::new(),
         });
         let state = http_state(&config, &shared, &archive).await;
+        // It is set once, here.
+        let _ = jobs_of_host.set(Arc::downgrade(&state.jobs));
         let alerts = Arc::clone(&state.alerts);
         shared.metrics.poll_alerts(&alerts)?;
         let http = http.map(|listening| {

@@ -1,6 +1,6 @@
 //! What the query service needs of the server, and what SQL statements see of the server as tables.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use ::queries::{MadeTable, QueryError, QueryHost, QueryService, UserLimits};
@@ -16,6 +16,7 @@ use sql::{Dialect, ErrorCode};
 use crate::ClientError;
 use crate::audit::AuditEntry;
 use crate::authenticator::Authenticator;
+use crate::http::TapJobs;
 use crate::own_tables;
 use crate::process_list::ProcessList;
 use crate::query_runtime::QueryRuntime;
@@ -25,6 +26,8 @@ use crate::query_runtime::QueryRuntime;
 pub(crate) struct Host {
     pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) query_runtime: Arc<QueryRuntime>,
+    /// Set once they are read. They have the queries, which have the host.
+    pub(crate) jobs: Arc<OnceLock<Weak<TapJobs>>>,
 }
 
 impl QueryHost for Host {
@@ -54,6 +57,17 @@ impl QueryHost for Host {
                 bytes: usage.limit(Limit::Bytes),
                 time: usage.seconds(),
             })
+        }
+        .boxed()
+    }
+
+    fn prepare(&self, query: u64) -> BoxFuture<'_, Result<(), QueryError>> {
+        let jobs = self.jobs.get().and_then(Weak::upgrade);
+        async move {
+            match jobs {
+                Some(jobs) => Ok(jobs.reopen_uploads_of(query).await?),
+                None => Ok(()),
+            }
         }
         .boxed()
     }
@@ -137,7 +151,13 @@ impl SystemTables for ServerTables {
     }
 
     fn queries(&self) -> Vec<QueryInfo> {
-        self.queries.get().map_or_else(Vec::new, |it| it.infos())
+        let Some(queries) = self.queries.get() else {
+            return Vec::new();
+        };
+        if let Err(error) = queries.catch_up_waiting() {
+            tracing::warn!(%error, "queries of other front ends cannot be listed as they are now");
+        }
+        queries.infos()
     }
 
     fn forecast(&self, estimate: &ScanEstimate) -> ScanForecast {
@@ -156,6 +176,7 @@ impl SystemTables for ServerTables {
                 "the server is starting: try again in some seconds".to_owned(),
             ));
         };
+        queries.catch_up_waiting()?;
         Ok(match partial {
             true => queries.partial_result(query, user)?,
             false => queries.result(query, user)?,

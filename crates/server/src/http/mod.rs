@@ -61,8 +61,8 @@ pub(crate) use authentication::UserRoutes;
 pub(crate) use received_table::TableRoom;
 pub(crate) use same_site::AllowedHosts;
 pub(crate) use state::HttpState;
-pub(crate) use tap::fetch_document;
 pub use tap::{ServiceDescription, registry_record};
+pub(crate) use tap::{TapJobs, fetch_document};
 
 /// How often an HTTP/2 client is pinged.
 const ROUND: Duration = Duration::from_secs(75);

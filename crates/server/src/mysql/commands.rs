@@ -27,6 +27,10 @@ impl Client {
             Command::Set(assignments) => self.set(assignments, watch).await?,
             Command::Kill { id, statement_only } => {
                 let id = id.unwrap_or(self.connection.id.into());
+                if !self.shared.queries.has(id) && self.shared.processes.user_of(id).is_none() {
+                    let caught_up = self.shared.queries.catch_up().await;
+                    caught_up.map_err(ClientError::from)?;
+                }
                 match self.shared.queries.has(id) {
                     true => self.cancel(id).await?,
                     false => self.kill(id, statement_only)?,

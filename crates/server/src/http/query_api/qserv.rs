@@ -258,6 +258,7 @@ pub(super) async fn status(
 ) -> Response<Body> {
     let returned = async {
         check_version(&parameters(query.as_deref())?, None, since::STATUS)?;
+        state.shared.queries.catch_up().await?;
         let info = state.shared.find_query(query_number(&id)?)?;
         Ok(fields([("status", described(&info, now()))]))
     };
@@ -278,6 +279,7 @@ pub(super) async fn result(
         let encoding = encoding(parameters.value("BINARY_ENCODING")?)?;
         let requester = Requester::of(address, &headers, None)?;
         let shared = &state.shared;
+        shared.queries.catch_up().await?;
         let stored = StoredResult::begin(shared, requester, query_number(&id)?, encoding);
         let mut blocks = shared.query_runtime.spawn(|sender| stored.run(sender));
         let first = blocks.recv_one().await?;

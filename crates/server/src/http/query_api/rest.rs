@@ -96,7 +96,8 @@ fn parameters(query: Option<&str>) -> Result<RequestParameters, Problem> {
 }
 
 /// The query of a path.
-fn known(state: &HttpState, id: &str) -> Result<QueryInfo, RestError> {
+async fn known(state: &HttpState, id: &str) -> Result<QueryInfo, RestError> {
+    state.shared.queries.catch_up().await?;
     let found = state.shared.find_query(query_number(id)?);
     found.map_err(|error| RestError {
         status: StatusCode::NOT_FOUND,
@@ -123,6 +124,7 @@ pub(super) async fn list(
         before: parameters.count("BEFORE")?,
     };
     let queries = Arc::clone(&state.shared.queries);
+    queries.catch_up().await?;
     // Among a hundred thousand queries, few may be wanted.
     let listed = async move { Ok(queries.list(&filter, limit as usize)) };
     let listed = state.shared.query_runtime.compute(listed).recv_one().await;
@@ -251,7 +253,7 @@ pub(super) async fn show(
     State(state): State<Arc<HttpState>>,
     Path(id): Path<String>,
 ) -> Result<Response<Body>, RestError> {
-    let query = known(&state, &id)?;
+    let query = known(&state, &id).await?;
     let warnings = state.shared.queries.warnings(&query)?;
     let described = QueryDescription::from(query).with_warnings(&warnings);
     Ok(super::json(StatusCode::OK, &described))
@@ -267,7 +269,7 @@ pub(super) async fn cancel(
 ) -> Result<Response<Body>, RestError> {
     let parameters = parameters(query.as_deref())?;
     let requester = Requester::of(address, &headers, parameters.value("USER")?)?;
-    let id = known(&state, &id)?.id;
+    let id = known(&state, &id).await?.id;
     let queries = &state.shared.queries;
     queries.cancel(id, &requester.user).await?;
     let described = QueryDescription::from(state.shared.find_query(id)?);
@@ -286,7 +288,7 @@ pub(super) async fn result(
     let parameters = parameters(query.as_deref())?;
     let request = DownloadRequest::read(&parameters)?;
     let requester = Requester::of(address, &headers, parameters.value("USER")?)?;
-    let id = known(&state, &id)?.id;
+    let id = known(&state, &id).await?.id;
     let runtime = &state.shared.query_runtime;
     let download = Download::begin(&state.shared, requester, id, request);
     let format = request.format;
@@ -327,7 +329,7 @@ pub(super) async fn remove(
 ) -> Result<Response<Body>, RestError> {
     let parameters = parameters(query.as_deref())?;
     let requester = Requester::of(address, &headers, parameters.value("USER")?)?;
-    let id = known(&state, &id)?.id;
+    let id = known(&state, &id).await?.id;
     state.shared.queries.remove(id, &requester.user).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -32,6 +32,8 @@ use crate::metrics;
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// How often it looks.
 const LOOK: Duration = Duration::from_millis(50);
+/// The same where several front ends share the jobs.
+const LOOK_AT_SHARED: Duration = Duration::from_millis(500);
 /// Parameters that say what is done with a job, and are none of its own.
 const OF_REQUESTS: [&str; 5] = [
     "PHASE",
@@ -67,8 +69,8 @@ impl FromRequestParts<Arc<HttpState>> for Client {
 }
 
 impl Client {
-    fn job(&self, id: &str) -> Result<Job, Problem> {
-        self.state.jobs.find(id, &self.requester.user)
+    async fn job(&self, id: &str) -> Result<Job, Problem> {
+        self.state.jobs.find(id, &self.requester.user).await
     }
 
     fn to_job(&self, job: &Job) -> Result<Response<Body>, TapError> {
@@ -133,6 +135,8 @@ impl Client {
         let mut record = job.record;
         record.step = match self.submit(&record).await {
             Ok(()) => JobStep::Submitted,
+            // Another request was faster, at this front end or another one.
+            Err(_) if self.state.shared.queries.has(record.id) => JobStep::Submitted,
             Err(error) => JobStep::Refused(error.sentence),
         };
         self.state.jobs.put(record).await
@@ -184,7 +188,7 @@ impl Client {
                 let (id, owner) = (job.record.id, &job.record.owner);
                 // It may have ended in this moment.
                 let _ = self.state.shared.queries.cancel(id, owner).await;
-                self.job(&id.to_string())
+                self.job(&id.to_string()).await
             }
             _ => Ok(job),
         }
@@ -211,12 +215,16 @@ impl Client {
             return Ok(job);
         }
         let id = job.record.id.to_string();
+        let look = match self.state.shared.queries.is_shared() {
+            true => LOOK_AT_SHARED,
+            false => LOOK,
+        };
         while job.phase() == first && first.is_active() && begun.elapsed() < longest {
             tokio::select! {
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(look) => {}
                 () = self.state.shared.closing.cancelled() => break,
             }
-            job = self.job(&id)?;
+            job = self.job(&id).await?;
         }
         Ok(job)
     }
@@ -317,7 +325,7 @@ pub(super) async fn show(
     RawQuery(query): RawQuery,
 ) -> Result<Response<Body>, TapError> {
     let given = of_address(query.as_deref())?;
-    let job = client.wait(client.job(&id)?, &given).await?;
+    let job = client.wait(client.job(&id).await?, &given).await?;
     Ok(document(XML, job_document::job(&job, &client.base)))
 }
 
@@ -330,7 +338,7 @@ pub(super) async fn change(
     body: Body,
 ) -> Result<Response<Body>, TapError> {
     let form = TapForm::receive(&client.state, query.as_deref(), &headers, body).await?;
-    let job = client.job(&id)?;
+    let job = client.job(&id).await?;
     match form.parameters.value("ACTION")? {
         Some(action) if action.eq_ignore_ascii_case("DELETE") => {
             client.state.jobs.destroy(&job.record).await;
@@ -346,7 +354,7 @@ pub(super) async fn delete(
     client: Client,
     Path(id): Path<String>,
 ) -> Result<Response<Body>, TapError> {
-    let job = client.job(&id)?;
+    let job = client.job(&id).await?;
     client.state.jobs.destroy(&job.record).await;
     client.to_list()
 }
@@ -356,7 +364,7 @@ pub(super) async fn part(
     client: Client,
     Path((id, part)): Path<(String, String)>,
 ) -> Result<Response<Body>, TapError> {
-    let job = client.job(&id)?;
+    let job = client.job(&id).await?;
     let plain = |text: &str| Ok(problem::text(StatusCode::OK, text));
     match part.as_str() {
         "phase" => plain(job.phase().name()),
@@ -395,7 +403,7 @@ pub(super) async fn change_part(
     body: Body,
 ) -> Result<Response<Body>, TapError> {
     let form = TapForm::receive(&client.state, query.as_deref(), &headers, body).await?;
-    let job = client.job(&id)?;
+    let job = client.job(&id).await?;
     let wanted = match part.as_str() {
         "phase" => "PHASE",
         "destruction" => "DESTRUCTION",
@@ -414,7 +422,7 @@ pub(super) async fn result(
     client: Client,
     Path(id): Path<String>,
 ) -> Result<Response<Body>, TapError> {
-    let job = client.job(&id)?;
+    let job = client.job(&id).await?;
     if job.phase() != Phase::Completed {
         let sentence = match job.error() {
             Some(error) => format!("job {id} has no result: {error}"),

@@ -2,11 +2,9 @@
 //!
 //! A job has the number that its query has or will have. What only jobs have (parameters that may still change, when it is to be
 //! destroyed) is in a file of its own, `queries/jobs/<number>.json`, written anew as a whole at each change; everything about its
-//! execution is the query's.
+//! execution is the query's. Where several front ends share the queries, the file of a job is read whenever it is asked for.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -16,8 +14,13 @@ use engine::{QueryInfo, QueryState, ReceivedFile};
 use ingest::FileFormat;
 use queries::QueryService;
 use serde::{Deserialize, Serialize};
+use sql::ErrorCode;
 use tokio::task::spawn_blocking;
 
+use super::job_files::{
+    LEFT, MOST_UPLOADED, UPLOADS, copy_upload, file_of, ids_in, read_all, read_file,
+    remove_left_uploads, write,
+};
 use super::uploads::{NamedFile, UploadNames, Uploads};
 use crate::ClientError;
 use crate::http::problem::Problem;
@@ -25,12 +28,6 @@ use crate::http::received_table::TableRoom;
 
 /// The directory below that of the queries.
 const DIRECTORY: &str = "jobs";
-/// The directory of uploaded tables below it.
-const UPLOADS: &str = "uploads";
-/// Bytes of the uploaded tables of all jobs.
-const MOST_UPLOADED: u64 = 8 << 30;
-/// Random letters of a table's file.
-const NAME_LETTERS: usize = 32;
 /// Jobs that are kept at a time, and bytes of all their parameters.
 const MOST_JOBS: usize = 100_000;
 const MOST_BYTES: usize = 256 << 20;
@@ -57,7 +54,7 @@ pub(super) struct JobRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct JobUpload {
     name: String,
-    file: String,
+    pub(super) file: String,
     format: UploadFormat,
     bytes: u64,
 }
@@ -224,7 +221,8 @@ impl TapJobs {
         let directory = queries.directory().map(|it| it.join(DIRECTORY));
         let records = directory.as_deref().map(read_all).unwrap_or_default();
         if let Some(directory) = &directory {
-            remove_left_uploads(directory, &records);
+            let age = queries.is_shared().then_some(LEFT);
+            remove_left_uploads(directory, &records, age.unwrap_or_default());
         }
         Self {
             queries,
@@ -237,6 +235,10 @@ impl TapJobs {
 
     /// Opens the tables of jobs that a former process has begun, before they go on.
     pub(crate) async fn reopen_uploads(&self) {
+        if self.queries.is_shared() {
+            // Whoever goes on with a query opens them.
+            return;
+        }
         let records: Vec<JobRecord> = self.lock().values().cloned().collect();
         for record in records.iter().filter(|record| !record.uploads.is_empty()) {
             let is_active = self.with_query(record.clone()).phase().is_active();
@@ -248,6 +250,66 @@ impl TapJobs {
                 );
             }
         }
+    }
+
+    /// Opens the tables of a job that another front end has begun, if the query is one.
+    ///
+    /// # Errors
+    /// The job or a table cannot be read.
+    pub(crate) async fn reopen_uploads_of(&self, query: u64) -> Result<(), ClientError> {
+        self.look_at(query).await?;
+        let record = self.lock().get(&query).cloned();
+        match record.filter(|record| !record.uploads.is_empty()) {
+            Some(record) => self.open_uploads(&record).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Reads a job again that other front ends may have changed.
+    async fn look_at(&self, id: u64) -> Result<(), ClientError> {
+        let Some(directory) = self.directory.clone().filter(|_| self.queries.is_shared()) else {
+            return Ok(());
+        };
+        let read = spawn_blocking(move || read_file(&file_of(&directory, id))).await;
+        let read = read.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+        match read {
+            Ok(record) => drop(self.lock().insert(id, record)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                self.lock().remove(&id);
+            }
+            Err(error) => {
+                let sentence = format!("job {id} cannot be read: {error}");
+                return Err(ClientError::new(ErrorCode::STORAGE, sentence));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the jobs that other front ends have made or may have changed, and forgets those that they have destroyed.
+    async fn look_at_all(&self) {
+        let Some(directory) = self.directory.clone().filter(|_| self.queries.is_shared()) else {
+            return;
+        };
+        let is_settled = |record: &&JobRecord| record.step != JobStep::Pending;
+        let settled: HashSet<u64> = {
+            let records = self.lock();
+            let settled = records.values().filter(is_settled);
+            settled.map(|record| record.id).collect()
+        };
+        let look = move || {
+            let there = ids_in(&directory);
+            let unread = there.iter().filter(|id| !settled.contains(*id));
+            let read: Vec<JobRecord> = unread
+                .filter_map(|id| read_file(&file_of(&directory, *id)).ok())
+                .collect();
+            (there, read)
+        };
+        let Ok((there, read)) = spawn_blocking(look).await else {
+            return;
+        };
+        let mut records = self.lock();
+        records.retain(|id, _| there.contains(id));
+        records.extend(read.into_iter().map(|record| (record.id, record)));
     }
 
     /// Opens the tables of a job.
@@ -445,8 +507,13 @@ impl TapJobs {
     ///
     /// # Errors
     /// There is none of the number, or it is another owner's.
-    pub(super) fn find(&self, id: &str, owner: &str) -> Result<Job, Problem> {
+    pub(super) async fn find(&self, id: &str, owner: &str) -> Result<Job, Problem> {
         let number: Option<u64> = id.parse().ok();
+        if let Some(number) = number {
+            self.look_at(number).await?;
+            let caught_up = self.queries.catch_up().await;
+            caught_up.map_err(ClientError::from)?;
+        }
         let found = number.and_then(|id| self.lock().get(&id).cloned());
         let found = found.filter(|record| record.destruction > now());
         let found = found.ok_or_else(|| {
@@ -465,6 +532,9 @@ impl TapJobs {
 
     /// The jobs of an owner, the newest first.
     pub(super) async fn list(&self, owner: &str) -> Vec<Job> {
+        self.look_at_all().await;
+        // Without it the phases of jobs elsewhere are those of a moment ago.
+        let _ = self.queries.catch_up().await;
         self.destroy_old().await;
         let records: Vec<JobRecord> = (self.lock().values().rev())
             .filter(|record| record.owner == owner)
@@ -500,90 +570,20 @@ impl TapJobs {
             .cloned()
             .collect();
         for record in old {
-            self.destroy(&record).await;
-        }
-    }
-}
-
-fn file_of(directory: &Path, id: u64) -> PathBuf {
-    directory.join(format!("{id}.json"))
-}
-
-/// Replaces the file of a job as a whole.
-fn write(directory: &Path, record: &JobRecord) -> std::io::Result<()> {
-    catalog::make_directories(directory)?;
-    let mut file = tempfile::NamedTempFile::new_in(directory)?;
-    file.write_all(&serde_json::to_vec(record)?)?;
-    file.as_file().sync_data()?;
-    file.persist(file_of(directory, record.id))?;
-    Ok(())
-}
-
-/// Copies a table to a file with a name that nobody can guess. Gives the name and its bytes.
-fn copy_upload(directory: &Path, from: &Path, room: u64) -> std::io::Result<(String, u64)> {
-    if fs::metadata(from)?.len() > room {
-        let sentence = format!(
-            "the tables of jobs may have {} MiB together; delete some jobs",
-            MOST_UPLOADED >> 20
-        );
-        return Err(std::io::Error::new(
-            std::io::ErrorKind::StorageFull,
-            sentence,
-        ));
-    }
-    catalog::make_directories(directory)?;
-    let file = tempfile::Builder::new()
-        .rand_bytes(NAME_LETTERS)
-        .tempfile_in(directory)?;
-    let bytes = std::io::copy(&mut fs::File::open(from)?, &mut file.as_file())?;
-    file.as_file().sync_data()?;
-    let name = file
-        .path()
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
-    file.keep()?;
-    Ok((name, bytes))
-}
-
-/// Removes tables whose jobs were never written down.
-fn remove_left_uploads(directory: &Path, records: &BTreeMap<u64, JobRecord>) {
-    let known: HashSet<&str> = records
-        .values()
-        .flat_map(|record| &record.uploads)
-        .map(|upload| upload.file.as_str())
-        .collect();
-    let files = fs::read_dir(directory.join(UPLOADS))
-        .into_iter()
-        .flatten()
-        .flatten();
-    for file in files.filter(|file| !known.contains(file.file_name().to_string_lossy().as_ref())) {
-        // What stays is tried again by the next process.
-        let _ = fs::remove_file(file.path());
-    }
-}
-
-fn read_all(directory: &Path) -> BTreeMap<u64, JobRecord> {
-    let Ok(files) = fs::read_dir(directory) else {
-        return BTreeMap::new();
-    };
-    let read = |path: PathBuf| {
-        let bytes = fs::read(&path);
-        let record = bytes.and_then(|bytes| Ok(serde_json::from_slice::<JobRecord>(&bytes)?));
-        match record {
-            Ok(record) => Some((record.id, record)),
-            Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "a job cannot be read");
-                None
+            // Another front end may have put it off.
+            let is_old = match self.look_at(record.id).await {
+                Ok(()) => {
+                    let records = self.lock();
+                    let found = records.get(&record.id);
+                    found.is_none_or(|found| found.destruction <= now)
+                }
+                Err(_) => false,
+            };
+            if is_old {
+                self.destroy(&record).await;
             }
         }
-    };
-    let paths = files.flatten().map(|file| file.path());
-    paths
-        .filter(|path| path.is_file())
-        .filter_map(read)
-        .collect()
+    }
 }
 
 /// Microseconds since 1970.
@@ -595,6 +595,8 @@ pub(super) fn now() -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -15,6 +15,7 @@ mod examples;
 mod fetch;
 mod form;
 mod job_document;
+mod job_files;
 mod job_requests;
 mod jobs;
 mod registry;
