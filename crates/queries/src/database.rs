@@ -106,7 +106,7 @@ macro_rules! bound {
 pub(crate) use bound;
 
 static PUT: LazyLock<String> = LazyLock::new(|| {
-    let values = vec!["?"; COLUMNS.len()].join(", ");
+    let values = ["?"; COLUMNS.len()].join(", ");
     let columns = COLUMNS.join(", ");
     format!("INSERT OR REPLACE INTO queries ({columns}) VALUES ({values})")
 });

@@ -1,9 +1,10 @@
 //! The list of queries, filtered, the newest first.
 
 use engine::{QueryInfo, QueryState};
+use sql::Warning;
 
 use crate::query::Query;
-use crate::{QueryError, QueryService};
+use crate::{QueryError, QueryService, stored_warnings};
 
 /// Which queries of the list are wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -50,5 +51,21 @@ impl QueryService {
             .find(id)
             .ok_or_else(|| QueryError::no_query(id))?;
         Ok(query.info(self.place(id)))
+    }
+
+    /// The warnings of a submitted query that is completed; none of others. Whose query it is, is for the caller to have asked.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn warnings(&self, query: &QueryInfo) -> Result<Vec<Warning>, QueryError> {
+        match &self.storage {
+            Ok(storage) if query.warnings > 0 => {
+                // One that was removed meanwhile has none any more.
+                let epoch = (self.registry.find(query.id)).map_or(0, |it| it.record().epoch);
+                let result = storage.files(query.id, epoch).result();
+                Ok(stored_warnings::read(&result)?)
+            }
+            _ => Ok(vec![]),
+        }
     }
 }

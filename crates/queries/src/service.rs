@@ -17,7 +17,7 @@ use std::time::Duration;
 use arrow::datatypes::SchemaRef;
 use engine::{QueryInfo, QueryState, RESERVABLE, ScanEstimate, ScanForecast, Session, StoredRows};
 use futures::future::BoxFuture;
-use sql::{Dialect, ErrorCode, Warning};
+use sql::{Dialect, ErrorCode};
 use tokio::sync::Notify;
 
 use crate::QueryError;
@@ -33,7 +33,7 @@ use crate::scan_rate::ScanRate;
 use crate::scheduler::{PieceScheduler, SchedulerOptions, SchedulerStatus};
 use crate::shared::{FILE, SharedQueries};
 use crate::storage::{Storage, remove_directory};
-use crate::{stored_result, stored_warnings};
+use crate::stored_result;
 
 /// What a query needs of its server.
 pub trait QueryHost: std::fmt::Debug + Send + Sync {
@@ -561,22 +561,6 @@ impl QueryService {
                 "query {id} was aborted: {}",
                 record.error.unwrap_or_default()
             )),
-        }
-    }
-
-    /// The warnings of a submitted query that is completed; none of others. Whose query it is, is for the caller to have asked.
-    ///
-    /// # Errors
-    /// They cannot be read.
-    pub fn warnings(&self, query: &QueryInfo) -> Result<Vec<Warning>, QueryError> {
-        match &self.storage {
-            Ok(storage) if query.warnings > 0 => {
-                // One that was removed meanwhile has none any more.
-                let epoch = (self.registry.find(query.id)).map_or(0, |it| it.record().epoch);
-                let result = storage.files(query.id, epoch).result();
-                Ok(stored_warnings::read(&result)?)
-            }
-            _ => Ok(vec![]),
         }
     }
 
