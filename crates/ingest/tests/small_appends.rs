@@ -28,6 +28,7 @@ async fn spots(sky: &Sky, first: &[Row]) -> Catalog {
 fn request(sky: &Sky, rows: &[Row]) -> LoadRequest {
     let mut request = sky.request("Spot", &[write_csv(&sky.file("spots.csv"), rows)]);
     request.kind = Some(TableKind::Replicated);
+    request.nullable = vec!["all".to_owned()];
     request
 }
 
@@ -92,6 +93,7 @@ async fn rows_are_there_in_their_order_whoever_appends() {
             0 => {
                 let mut request = request(&sky, rows);
                 (request.append, request.kind) = (true, None);
+                request.nullable.clear();
                 (request.stripes, request.sub_stripes, request.overlap_deg) = (None, None, None);
                 load(request).await.unwrap();
             }
@@ -207,7 +209,7 @@ async fn what_cannot_be_stored_leaves_nothing() {
     let IngestError::TooManyRejected { why, examples, .. } = &error else {
         panic!("{error}");
     };
-    assert_eq!(*why, Rejection::Missing);
+    assert_eq!(*why, Rejection::Value);
     assert!(examples.contains("rows:2:"), "{examples}");
     // The table is another one meanwhile.
     let mut other = now.clone();
@@ -261,6 +263,7 @@ async fn loads_that_were_begun_may_be_removed_by_others() {
     );
     let mut more = request(&sky, &all[60..70]);
     (more.append, more.kind) = (true, None);
+    more.nullable.clear();
     (more.stripes, more.sub_stripes, more.overlap_deg) = (None, None, None);
     load(more).await.unwrap();
     assert_eq!(catalog.unpublished_loads("sky", "Spot").await.unwrap(), []);
