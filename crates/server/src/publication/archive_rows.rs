@@ -107,7 +107,7 @@ impl PublishedRows for ArchiveRows {
 
 /// Which rows are wanted.
 enum Selection {
-    In(Region),
+    In(Box<Region>),
     Of(Arc<[i64]>),
     /// With the circles in which they are, if that is known.
     Sources(Arc<[i64]>, Option<Vec<Region>>),
@@ -116,7 +116,7 @@ enum Selection {
 impl Selection {
     fn of(selection: PublishedSelection<'_>) -> Self {
         match selection {
-            PublishedSelection::In(region) => Self::In(region.clone()),
+            PublishedSelection::In(region) => Self::In(Box::new(region.clone())),
             PublishedSelection::Of(objects) => Self::Of(sorted(objects.iter().copied())),
             PublishedSelection::Sources(sources, circles) => Self::Sources(
                 sorted(sources.iter().copied()),
