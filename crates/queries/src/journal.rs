@@ -394,7 +394,7 @@ mod tests {
             code: sql::ErrorCode::TRUNCATED_VALUE,
             sentence: format!("value {n}"),
         };
-        let journal = Journal::open(&path).unwrap();
+        let journal = Journal::open(&path, None).unwrap();
         let met = Arc::new(RowWarnings::default());
         journal.keep_warnings(&met);
         let phase = journal.open_phase(key(7), 4).unwrap();
@@ -408,7 +408,7 @@ mod tests {
         met.add(warning(3));
         drop((phase, journal));
 
-        let journal = Journal::open(&path).unwrap();
+        let journal = Journal::open(&path, None).unwrap();
         let met = Arc::new(RowWarnings::default());
         journal.keep_warnings(&met);
         let phase = journal.open_phase(key(7), 4).unwrap();
@@ -418,10 +418,10 @@ mod tests {
         assert_eq!(journal.take_warnings(), [0, 1, 2, 4, 5].map(warning));
 
         // A plan over other parts begins anew, and so do its warnings.
-        let journal = Journal::open(&path).unwrap();
+        let journal = Journal::open(&path, None).unwrap();
         journal.open_phase(key(8), 4).unwrap();
         assert_eq!(journal.take_warnings(), []);
-        assert_eq!(Journal::open(&path).unwrap().take_warnings(), []);
+        assert_eq!(Journal::open(&path, None).unwrap().take_warnings(), []);
     }
 
     #[test]
