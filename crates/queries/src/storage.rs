@@ -205,9 +205,16 @@ mod tests {
         assert!(second.journal().exists());
         // A result is taken over, too.
         fs::write(second.result(), b"rows").unwrap();
+        fs::write(path_beside(&second.result()), b"warnings").unwrap();
         fourth.inherit().unwrap();
         assert_eq!(fs::read(fourth.result()).unwrap(), b"rows");
+        let warnings = path_beside(&fourth.result());
+        assert_eq!(fs::read(&warnings).unwrap(), b"warnings");
         fourth.keep_result();
-        assert_eq!(fs::read_dir(&first.directory).unwrap().count(), 1);
+        let mut left: Vec<_> = { fs::read_dir(&first.directory).unwrap() }
+            .map(|file| file.unwrap().path())
+            .collect();
+        left.sort();
+        assert_eq!(left, [fourth.result(), warnings]);
     }
 }

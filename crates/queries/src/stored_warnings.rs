@@ -14,9 +14,10 @@ use crate::block_file::{BlockFile, Tag};
 
 const WARNINGS: u32 = 1;
 
-/// Where the warnings of the result at a path are.
+/// Where the warnings of the result at a path are: `warnings-2` for `result-2`.
 pub(crate) fn path_beside(result: &Path) -> PathBuf {
-    result.with_extension("warnings")
+    let name = result.file_name().unwrap_or_default().to_string_lossy();
+    result.with_file_name(name.replacen("result", "warnings", 1))
 }
 
 /// Writes the warnings of the result that will be at a path.
@@ -91,6 +92,9 @@ mod tests {
             code: ErrorCode::TRUNCATED_VALUE,
             sentence: sentence.to_owned(),
         };
+        // It is being written, too.
+        let unfinished = result.with_extension("unfinished");
+        fs::write(&unfinished, "rows").unwrap();
         let two = vec![
             warning("Truncated incorrect DOUBLE value: '7 x'"),
             warning("é"),
@@ -102,6 +106,7 @@ mod tests {
         let of_two_lines = warning("a\nb");
         write(&result, std::slice::from_ref(&of_two_lines)).unwrap();
         assert_eq!(read(&result).unwrap(), [warning("a b")]);
+        assert_eq!(fs::read(&unfinished).unwrap(), b"rows");
         fs::write(path_beside(&result), "damaged").unwrap();
         assert!(read(&result).is_err());
     }
