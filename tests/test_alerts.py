@@ -236,6 +236,7 @@ def test_metadata(meridian: Meridian, tmp_path: Path, store: list[str]) -> None:
             "schema_version": "0.1.1",
             "replica_seconds": None,
             "publication": None,
+            "follows": None,
         }
         assert database.schema_text() == SCHEMA.read_text()
         assert database.metadata()["version:schema"] == "0.1.1"
