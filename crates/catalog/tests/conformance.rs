@@ -851,9 +851,9 @@ async fn tables_expire(place: impl Place) {
     );
     // It has one, and another default changes nothing.
     let later = Expiry::by_default_at(future + 1);
-    let state = reader.state();
+    let state = settled(&reader).await;
     assert!(!catalog.set_expiry("d", "Object", later).await.unwrap());
-    assert_eq!(reader.state(), state);
+    assert_eq!(settled(&reader).await, state);
     load(&catalog, &director("d", "Object"), &chunks(2, 1))
         .await
         .unwrap();

@@ -10,7 +10,7 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use catalog::{make_directories, writable_file};
+use catalog::{catalog_place, make_directories, writable_file};
 use tracing::warn;
 
 use crate::failure::Failure;
@@ -50,9 +50,11 @@ impl TemporaryFolder {
         Ok(folder)
     }
 
-    /// The same in a data directory; `None`, and the system's folder is used, where this process may not write.
+    /// The same in a data directory; `None`, and the system's folder is used, where this process may not write. What is no data directory
+    /// stays as it is.
     pub fn of_data(data: &Path) -> Option<Self> {
-        Self::make(&within(data)).ok()
+        let is_one = catalog_place(data).is_ok();
+        is_one.then(|| Self::make(&within(data)).ok()).flatten()
     }
 
     fn make_in(directory: &Path) -> io::Result<Self> {

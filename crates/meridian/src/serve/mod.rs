@@ -23,7 +23,7 @@ use tracing::{info, warn};
 use crate::cluster_credentials::credential_files;
 use crate::console::tell;
 use crate::failure::Failure;
-use crate::temporary::{self, TemporaryFolder};
+use crate::temporary::{TemporaryFolder, half_of_free};
 use layers::{CommandLineOptions, Layers};
 use options::Settings;
 pub(crate) use options::{DEFAULT_LOG, filter as log_filter};
@@ -84,9 +84,10 @@ async fn serve(settings: Settings, layers: &Layers) -> Result<(), Failure> {
         signal(SignalKind::terminate())?,
     );
     let data = settings.data.display().to_string();
-    let temp_dir = settings
-        .temp_dir
-        .unwrap_or_else(|| temporary::within(&settings.data));
+    let _temporary = match &settings.temp_dir {
+        Some(directory) => Some(TemporaryFolder::make(directory)?),
+        None => TemporaryFolder::of_data(&settings.data),
+    };
     let compacted = settings
         .compact_every
         .map(|every| (settings.data.clone(), every));
@@ -97,9 +98,7 @@ async fn serve(settings: Settings, layers: &Layers) -> Result<(), Failure> {
         http: settings.http,
         threads: settings.threads,
         memory: settings.memory as usize,
-        spilled: settings
-            .temp_size
-            .or_else(|| temporary::half_of_free(&temp_dir)),
+        spilled: (settings.temp_size).or_else(|| half_of_free(&tempfile::env::temp_dir())),
         cache: settings.cache,
         max_connections: settings.max_connections.get(),
         max_connections_per_address: settings.max_connections_per_address.map(NonZeroUsize::get),
@@ -133,8 +132,6 @@ async fn serve(settings: Settings, layers: &Layers) -> Result<(), Failure> {
     };
     let (threads, memory, cache) = (config.threads, config.memory, config.cache);
     let server = Server::bind(config).await?;
-    // Once the data directory is known to be one.
-    let _temporary = TemporaryFolder::make(&temp_dir)?;
     announce(&data, &server, credential_option).await?;
     let mysql = server.mysql_address().map(display);
     let http = server.http_address().map(display);
