@@ -109,7 +109,7 @@ KNOWN = [
     ),
     Known(r"error 1054: ", "a subquery in ORDER BY that names a column which is not selected", orders_by_a_correlated_subquery),
     Known(
-        r"error (1235: .*does not support logical expression ScalarSubquery|1105: Correlated scalar subquery can only be used in|1054: there is no column)",
+        r"error (1235: .*does not support logical expression ScalarSubquery|1105: Correlated scalar subquery can only be used in|1054: there is no column|1052: the column \w+ is in more than one)",
         "a scalar subquery, or EXISTS or IN as a value, that is correlated by something else than an equality",
         has_correlated_value,
     ),

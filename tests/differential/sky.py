@@ -16,8 +16,8 @@ CREATE MACRO chord(ra1, dec1, ra2, dec2) AS pow(sin(radians(dec2 - dec1) / 2), 2
     + parallel(dec1) * parallel(dec2) * pow(sin(radians(difference(ra1, ra2)) / 2), 2);
 CREATE MACRO antichord(ra1, dec1, ra2, dec2) AS pow(sin(radians(dec2 + dec1) / 2), 2)
     + parallel(dec1) * parallel(dec2) * pow(cos(radians(difference(ra1, ra2)) / 2), 2);
-CREATE MACRO separation(ra1, dec1, ra2, dec2) AS
-    degrees(2 * atan2(sqrt(chord(ra1, dec1, ra2, dec2)), sqrt(antichord(ra1, dec1, ra2, dec2))));
+CREATE MACRO separation(ra1, dec1, ra2, dec2) AS CASE WHEN abs(dec1) <= 90 AND abs(dec2) <= 90
+    THEN degrees(2 * atan2(sqrt(chord(ra1, dec1, ra2, dec2)), sqrt(antichord(ra1, dec1, ra2, dec2)))) END;
 CREATE MACRO is_in_circle(ra, dec, ra0, dec0, r) AS coalesce(separation(ra, dec, ra0, dec0) <= r, FALSE);
 CREATE MACRO wrapped(x) AS x - 360 * floor(x / 360);
 CREATE MACRO is_in_box(ra, d, w, s, e, n) AS CASE WHEN ra + d + w + s + e + n IS NULL THEN FALSE
