@@ -457,7 +457,7 @@ async fn options_that_cannot_be_are_rejected_with_a_way_out() {
             change(&|r| r.key = vec!["idd".into()]),
             "did you mean \"id\"",
         ),
-        (change(&|r| r.key = vec!["name".into()]), "integer"),
+        (change(&|r| r.key = vec!["ra".into()]), "integer"),
         (change(&|r| r.ra = Some("name".into())), "FLOAT or DOUBLE"),
         (change(&|r| r.dec = None), "belong together"),
         (change(&|r| r.files.clear()), "at least one"),
