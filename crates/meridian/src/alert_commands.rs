@@ -63,6 +63,13 @@ pub struct CreateArguments {
     /// Nights for which rows that are published stay in the store; later they are read from the archive, which has them alone.
     #[arg(long, value_name = "N", default_value = "30", requires = "replica")]
     keep_nights: u32,
+    #[command(flatten)]
+    store: StoreArguments,
+}
+
+/// Where the rows of a new alert database are kept.
+#[derive(Args)]
+pub struct StoreArguments {
     /// Keep the rows in this PostgreSQL database instead of a file: postgres://USER:PASSWORD@HOST:PORT/DATABASE.
     #[arg(
         long,
@@ -99,14 +106,8 @@ pub struct AttachArguments {
     /// Seconds of a replica chunk of the database to follow.
     #[arg(long, value_name = "N", default_value = "600")]
     replica_seconds: NonZeroU32,
-    /// Keep the rows in this PostgreSQL database instead of a file: postgres://USER:PASSWORD@HOST:PORT/DATABASE.
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "MERIDIAN_ALERTS_POSTGRES",
-        hide_env_values = true
-    )]
-    postgres: Option<String>,
+    #[command(flatten)]
+    store: StoreArguments,
 }
 
 /// Which alert database, and what to read.
@@ -184,7 +185,7 @@ async fn attach(arguments: AttachArguments) -> Result<(), Failure> {
     alerts::create(
         &arguments.data,
         &arguments.name,
-        &store_kind(arguments.postgres),
+        &store_kind(arguments.store.postgres),
         &schema,
         Some(i64::from(arguments.replica_seconds.get())),
         None,
@@ -234,7 +235,7 @@ fn detach(arguments: &PublishArguments) -> Result<(), Failure> {
 async fn create(arguments: CreateArguments) -> Result<(), Failure> {
     let schema = read_schema(&arguments.schema)?;
     Catalog::open_or_create(&arguments.data).await?;
-    let kind = store_kind(arguments.postgres);
+    let kind = store_kind(arguments.store.postgres);
     let seconds = arguments
         .replica
         .then(|| i64::from(arguments.replica_seconds.get()));

@@ -299,14 +299,9 @@ async fn change(users: &Users, me: &User, statement: UserStatement) -> Result<()
             set.await.map_err(failed)
         }
         UserStatement::Limit { user, limits } => {
-            let everybody = is_public(&user);
-            if !everybody && list.grants_of(&user).is_none() {
-                return Err(no_grantee(&user));
-            }
             let limits = limits.into_iter().map(known_limit);
             let limits = limits.collect::<Result<Vec<_>, _>>()?;
-            let whose = (!everybody).then_some(user.as_str());
-            users.set_limits(whose, &limits).await.map_err(failed)
+            change_limits(users, &list, &user, &limits).await
         }
         UserStatement::GrantUnreleased {
             revoke,
@@ -342,15 +337,7 @@ async fn change(users: &Users, me: &User, statement: UserStatement) -> Result<()
             if_not_exists,
         } => add_roles(users, &list, &roles, if_not_exists).await,
         UserStatement::DropRole { roles, if_exists } => {
-            let missing = roles.iter().find(|it| list.group(it).is_none());
-            if let Some(role) = missing.filter(|_| !if_exists) {
-                return Err(no_role(role));
-            }
-            let roles: BTreeSet<_> = roles.iter().collect();
-            for role in { roles }.iter().filter(|it| list.group(it).is_some()) {
-                users.remove_group(role).await.map_err(failed)?;
-            }
-            Ok(())
+            drop_roles(users, &list, &roles, if_exists).await
         }
         UserStatement::GrantRole {
             revoke,
@@ -442,6 +429,39 @@ fn known_limit((name, value): (String, Option<u64>)) -> Result<(Limit, Option<u6
         Some(Err(why)) => wrong(format!("the limit {name}: {why}")),
         _ => Ok((limit, value)),
     }
+}
+
+/// Removes groups.
+async fn drop_roles(
+    users: &Users,
+    list: &UserList,
+    roles: &[String],
+    if_exists: bool,
+) -> Result<(), ClientError> {
+    let missing = roles.iter().find(|it| list.group(it).is_none());
+    if let Some(role) = missing.filter(|_| !if_exists) {
+        return Err(no_role(role));
+    }
+    let roles: BTreeSet<_> = roles.iter().collect();
+    for role in { roles }.iter().filter(|it| list.group(it).is_some()) {
+        users.remove_group(role).await.map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Says how much a user, a group or everybody may take.
+async fn change_limits(
+    users: &Users,
+    list: &UserList,
+    user: &str,
+    limits: &[(Limit, Option<u64>)],
+) -> Result<(), ClientError> {
+    let everybody = is_public(user);
+    if !everybody && list.grants_of(user).is_none() {
+        return Err(no_grantee(user));
+    }
+    let whose = (!everybody).then_some(user);
+    users.set_limits(whose, limits).await.map_err(failed)
 }
 
 /// Makes groups; takes those back that it has made if one cannot be.

@@ -112,9 +112,13 @@ impl InsertGroups {
             is_first
         };
         if is_first {
-            let groups = Arc::clone(self);
-            let storing = async move { groups.store_all(&name, &table, &turn).await };
-            self.threads.spawn(storing).map_err(of_file)?;
+            let (groups, of) = (Arc::clone(self), name.clone());
+            let storing = async move { groups.store_all(&of, &table, &turn).await };
+            if let Err(error) = self.threads.spawn(storing) {
+                // Nobody stores what waits: who has joined meanwhile is told, and the next one tries again.
+                lock(&self.waiting).remove(&name);
+                return Err(of_file(error));
+            }
         }
         answer.await.map_err(|_| of_load(IngestError::Internal))
     }
