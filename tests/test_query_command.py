@@ -20,14 +20,14 @@ import pytest
 
 from meridian_cli import Meridian, Outcome, read_arrow
 from serving import Server, serving, wait_until
-from small_tables import load_stars_and_bands
+from small_tables import WAITING, load_stars_and_bands
 
 STARS = 60_000
 NEVER_ENDS = "SELECT sum(a.id) FROM Star a, Star b, Star c"
-# Seconds of work in many pieces.
+# Seconds in many pieces.
 PAIRS = (
-    "SELECT a.id % 10 AS g, COUNT(*) AS n FROM Star a, Star b"
-    " WHERE scisql_angSep(a.ra, a.`dec`, b.ra, b.`dec`) < 4.5 GROUP BY g ORDER BY g"
+    f"SELECT a.id % 10 AS g, COUNT(*) AS n, {WAITING.format(0.2)} FROM Star a, Star b"
+    " WHERE scisql_angSep(a.ra, a.`dec`, b.ra, b.`dec`) < 2.5 GROUP BY g ORDER BY g"
 )
 
 
@@ -199,7 +199,7 @@ def test_a_query_is_cancelled(command: Command, meridian: Meridian, server: Serv
 
 def test_the_result_so_far(command: Command) -> None:
     """Rows of a query that runs."""
-    number = command.submit(PAIRS.replace("4.5", "14"))
+    number = command.submit(PAIRS.replace("SLEEP(0.2)", "SLEEP(0.8)"))
     seen: list[int] = []
 
     def some() -> bool:
@@ -229,7 +229,7 @@ def test_ctrl_c_leaves_the_query_running(command: Command, meridian: Meridian) -
 
 def test_progress_is_a_bar_on_a_terminal(command: Command, meridian: Meridian) -> None:
     """With pieces, their rate and the time that is left."""
-    number = command.submit(PAIRS.replace("4.5", "7.5"))
+    number = command.submit(PAIRS.replace("SLEEP(0.2)", "SLEEP(0.4)"))
     controller, terminal = pty.openpty()
     shown: list[bytes] = []
 
@@ -264,7 +264,7 @@ def test_a_server_that_is_killed_is_told_and_goes_on(meridian: Meridian, data: P
     server = Server(meridian, copy)
     before = Command(meridian, server)
     number = before.submit(PAIRS)
-    late = before.submit(PAIRS.replace("4.5", "14"))
+    late = before.submit(PAIRS.replace("SLEEP(0.2)", "SLEEP(0.8)"))
     follower = meridian.start("query", "show", "--wait", late, env=before.env)
     assert follower.stderr is not None
     assert follower.stderr.readline() != b""

@@ -17,7 +17,7 @@ import pytest
 
 from meridian_cli import Meridian
 from serving import Server, serving, wait_until
-from small_tables import load_stars_and_bands
+from small_tables import WAITING, load_stars_and_bands
 
 STARS = 60_000
 ENDED = ("COMPLETED", "FAILED", "ABORTED")
@@ -223,7 +223,7 @@ def last_blocking(server: Server) -> int:
 
 def test_the_result_so_far(server: Server) -> None:
     """Of the pieces that are committed: its counts grow until they are the whole."""
-    statement = PAIRS.replace("< 2.5", "< 4.5")
+    statement = PAIRS.replace("COUNT(*) AS n", f"COUNT(*) AS n, {WAITING.format(0.3)}")
     number = submit(server, statement)
     seen = []
     while listed(server, number)["STATE"] not in ENDED:
@@ -302,7 +302,7 @@ def test_killed_servers_lose_nothing(meridian: Meridian, own_data: Path) -> None
 
 def test_the_first_rows_of_a_sort_go_on_where_they_were(meridian: Meridian, own_data: Path) -> None:
     """What has the best rows so far has an identity of its own in each plan, by which a journal must not go."""
-    statement = PAIRS.replace("< 2.5", "< 6").replace("ORDER BY g", "ORDER BY s DESC LIMIT 3")
+    statement = PAIRS.replace("COUNT(*) AS n", f"COUNT(*) AS n, {WAITING.format(0.25)}").replace("ORDER BY g", "ORDER BY s DESC LIMIT 3")
     pieces_run = "SELECT SUM(PIECES_DONE) FROM information_schema.QUERY_MILESTONES WHERE QUERY_ID = {}"
     with serving(meridian, own_data) as server:
         expected = rows(server, statement)
@@ -322,7 +322,8 @@ def test_the_first_rows_of_a_sort_go_on_where_they_were(meridian: Meridian, own_
 
 def test_warnings_outlive_a_killed_server(meridian: Meridian, own_data: Path) -> None:
     """Those of pieces that do not run again were lost with the process. A value of some stars is no number."""
-    statement = PAIRS.replace("COUNT(*) AS n", "COUNT(*) AS n, SUM(IF(MOD(a.id, 3000) = 7, CONCAT(a.id, 'x'), '0')) AS w").replace("< 2.5", "< 4")
+    spoilt = "SUM(IF(MOD(a.id, 3000) = 7, CONCAT(a.id, 'x'), '0')) AS w"
+    statement = PAIRS.replace("COUNT(*) AS n", f"COUNT(*) AS n, {spoilt}, {WAITING.format(0.25)}")
     with serving(meridian, own_data) as server, server.connect(database="sky") as connection, connection.cursor() as cursor:
         cursor.execute(statement)
         expected = list(cursor.fetchall())
