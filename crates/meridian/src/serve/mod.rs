@@ -279,6 +279,10 @@ async fn announce(data: &str, server: &Server, credential_option: &str) -> Resul
             ),
             None => writeln!(text, "  curl {user}http://{address}/"),
         }?;
+        writeln!(
+            text,
+            "Browsers find a page for queries at http://{address}/editor"
+        )?;
     }
     if let Some(address) = server.cluster_address() {
         writeln!(text, "Workers join at {address}, as with")?;

@@ -9,6 +9,7 @@ mod authentication;
 mod browser_login;
 mod browser_sessions;
 mod cone;
+mod editor;
 mod hats_catalogues;
 mod limited;
 mod me;
@@ -116,6 +117,7 @@ fn router(state: Arc<HttpState>, names: Arc<AllowedHosts>) -> Router {
         .merge(tap::job_routes())
         .merge(user_tables::routes())
         .merge(query_api::routes())
+        .merge(editor::routes())
         .merge(alerts::routes())
         .fallback(pages::nothing_here)
         .layer(compression)
