@@ -181,7 +181,7 @@ class Grammar:
         """A SELECT with ORDER BY of what it gives and perhaps a LIMIT, or with a LIMIT alone."""
         names = [item for item in select.items if isinstance(item, Item) and is_exact(item.expr)]
         keys = self.random.sample(names, min(len(names), self.random.randint(1, 2)))
-        plain = not select.groups and not select.is_distinct and not any(isinstance(item.expr, Aggregate) for item in names)
+        plain = not select.groups and not any(isinstance(item.expr, Aggregate) for item in names)
         order = []
         for item in keys:
             by_name = not plain or self.chance(0.7) or isinstance(item.expr, Constant)

@@ -76,6 +76,8 @@ GROUPS = [
     ),
     Case("distinct", "SELECT DISTINCT flags, extendedness FROM Object"),
     Case("distinct in a region", f"SELECT DISTINCT name FROM Object WHERE {IN_CIRCLE}"),
+    Case("distinct in the order of expressions", "SELECT DISTINCT flags % 7, flags % 3 + 1 AS f FROM Object ORDER BY (flags % 3) + 1 DESC, flags % 7", ordered=True),
+    Case("distinct groups in the order of an aggregate", "SELECT DISTINCT count(*) FROM Source GROUP BY filterId ORDER BY count(*)", ordered=True),
     Case("distinct of the key of the child", "SELECT count(*) FROM (SELECT DISTINCT objectId FROM Source) d"),
 ]
 

@@ -124,6 +124,8 @@ codes! {
     MISPLACED_AGGREGATE = 1111, "HY000";
     /// A column beside an aggregate without GROUP BY (`ER_MIX_OF_GROUP_FUNC_AND_FIELDS`).
     MISSING_GROUP_BY = 1140, "42000";
+    /// An ORDER BY of a SELECT DISTINCT by what is not in its list (`ER_FIELD_IN_ORDER_NOT_SELECT`).
+    ORDER_NOT_SELECTED = 3065, "HY000";
     /// A column in HAVING that is not grouped by (`ER_NON_GROUPING_FIELD_USED`).
     UNGROUPED_IN_HAVING = 1463, "42000";
     /// A table that whoever asks may not read (`ER_TABLEACCESS_DENIED_ERROR`).

@@ -11,6 +11,7 @@ mod common_columns;
 pub mod connection;
 mod crossmatch;
 mod dialect;
+mod distinct_order;
 mod error;
 mod error_code;
 mod fold;

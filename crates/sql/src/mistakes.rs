@@ -13,7 +13,7 @@ struct Rewording {
     sentence: &'static str,
 }
 
-const REWORDINGS: [Rewording; 9] = [
+const REWORDINGS: [Rewording; 10] = [
     Rewording {
         message: "This feature is not implemented: TOP",
         at: "top",
@@ -61,6 +61,12 @@ const REWORDINGS: [Rewording; 9] = [
         at: "select",
         code: ErrorCode::ONE_COLUMN,
         sentence: "a subquery has another number of columns than there are names or values beside it: select as many",
+    },
+    Rewording {
+        message: "For SELECT DISTINCT, ORDER BY expressions",
+        at: "order",
+        code: ErrorCode::ORDER_NOT_SELECTED,
+        sentence: "the rows of a SELECT DISTINCT are ordered by what is not in its list, so that a row would have several places: select that, too, or leave DISTINCT out and GROUP BY",
     },
     Rewording {
         message: "Too many columns! The subquery should only return one column",

@@ -13,8 +13,8 @@ use crate::limits::{self, DEEPEST_NESTING};
 use crate::mysql::ShowStatement;
 use crate::{
     Connection, Dialect, ErrorCode, Headings, RepeatedColumns, SqlError, adql, common_columns,
-    connection, crossmatch, fold_case, hidden, mysql, no_cache, stored_result, subquery_names,
-    unsupported,
+    connection, crossmatch, distinct_order, fold_case, hidden, mysql, no_cache, stored_result,
+    subquery_names, unsupported,
 };
 
 /// Levels of the parser: each parenthesis takes a few.
@@ -268,6 +268,7 @@ fn rewrite(
         Ast::Query(_) | Ast::Explain { .. } => {}
         _ => return Err(only_queries(source.sql)),
     }
+    distinct_order::order_by_places(ast);
     let mut reads_connection = false;
     if source.dialect == Dialect::MySql {
         reads_connection |= connection::substitute(source.sql, ast, connection)?;
