@@ -32,6 +32,36 @@ const TICK: Duration = Duration::from_secs(1);
 /// How often, in ticks, journals are written to the disk and expired results removed.
 const TICKS_OF_A_ROUND: u64 = 5;
 
+/// How large the result of a query may be.
+struct MostOfResult {
+    /// Rows that its user may have.
+    rows: Option<u64>,
+    /// Rows beyond these, which tell clients of TAP that there are more.
+    spare: u64,
+    /// Bytes that its user may have.
+    bytes: Option<u64>,
+    /// Bytes of any result.
+    bytes_of_any: u64,
+}
+
+impl MostOfResult {
+    fn check(&self, written: &ResultWriter) -> Result<(), QueryError> {
+        let (rows, bytes) = (written.num_rows(), written.num_bytes());
+        if let Some(most) = self.rows
+            && rows > most.saturating_add(self.spare)
+        {
+            return Err(engine::too_many_rows(most).into());
+        }
+        if let Some(most) = self.bytes.filter(|most| bytes > *most) {
+            return Err(engine::too_many_bytes(most).into());
+        }
+        if bytes > self.bytes_of_any {
+            return Err(too_large(self.bytes_of_any));
+        }
+        Ok(())
+    }
+}
+
 impl QueryService {
     /// Runs the queries of the queue until `stop` is cancelled. Those that run then go on in the next process.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
@@ -226,16 +256,7 @@ impl QueryService {
             .host
             .session(record.user.clone(), record.database.clone(), record.dialect)
             .await?;
-        // The rows of a table are limited by their bytes.
-        let (most_rows, most_bytes) = match record.planned()?.1 {
-            Some(_) => (None, None),
-            None => {
-                let limits = self.host.limits(record.user.clone()).await?;
-                (limits.rows, limits.bytes)
-            }
-        };
-        // One row more tells clients of TAP that there are more.
-        let spare = u64::from(record.dialect == Dialect::Adql);
+        let most = self.most_of_result(&record).await?;
         let journal = Arc::new(Journal::open(&files.journal(), query.lease().cloned())?);
         let prepared = prepare(&session, &record).await?;
         let running = RunningQuery {
@@ -277,17 +298,7 @@ impl QueryService {
         while let Some(batch) = result.batches.next().await {
             writer.write(&batch?)?;
             query.update(|record| record.rows = writer.num_rows());
-            if let Some(most) = most_rows
-                && writer.num_rows() > most.saturating_add(spare)
-            {
-                return Err(engine::too_many_rows(most).into());
-            }
-            if let Some(most) = most_bytes.filter(|most| writer.num_bytes() > *most) {
-                return Err(engine::too_many_bytes(most).into());
-            }
-            if writer.num_bytes() > self.limits.result_bytes {
-                return Err(too_large(self.limits.result_bytes));
-            }
+            most.check(&writer)?;
         }
         let of_rows = match tells_of_rows && !is_cached {
             true => journal.take_warnings(),
@@ -305,6 +316,21 @@ impl QueryService {
             session.keep_result(key, begun.elapsed(), rows);
         }
         Ok(size)
+    }
+
+    /// How large the result of a query may be.
+    async fn most_of_result(&self, record: &QueryRecord) -> Result<MostOfResult, QueryError> {
+        // The rows of a table are limited by their bytes.
+        let limits = match record.planned()?.1 {
+            Some(_) => None,
+            None => Some(self.host.limits(record.user.clone()).await?),
+        };
+        Ok(MostOfResult {
+            rows: limits.as_ref().and_then(|limits| limits.rows),
+            spare: u64::from(record.dialect == Dialect::Adql),
+            bytes: limits.as_ref().and_then(|limits| limits.bytes),
+            bytes_of_any: self.limits.result_bytes,
+        })
     }
 
     /// The stored result of a query for equal statements, as long as it is complete and not expired.

@@ -152,6 +152,23 @@ fn peer_of(request: &Request) -> Peer {
     address.map_or(Peer::Socket, |address| Peer::Address(address.0))
 }
 
+/// What is known of a request before its sender is.
+struct Arrival {
+    list: Arc<UserList>,
+    peer: Peer,
+    is_clear: bool,
+    /// The challenge by which a cookie is offered, where it would be given.
+    cookie: Option<HeaderValue>,
+}
+
+/// Who sends a request.
+struct Sender {
+    principal: Arc<Principal>,
+    /// Whether a cookie of a browser says so.
+    has_session: bool,
+    has_logged_in: bool,
+}
+
 /// Serves a request as its user, or says how to log in.
 async fn authenticate(user_routes: Arc<UserRoutes>, mut request: Request) -> Response<Body> {
     request.headers_mut().remove(LOGGED_IN);
@@ -168,81 +185,131 @@ async fn authenticate(user_routes: Arc<UserRoutes>, mut request: Request) -> Res
     if is_open {
         return serve(&user_routes, &authenticator.nobody(&list), request).await;
     }
-    let peer = peer_of(&request);
-    let is_clear = request.extensions().get() != Some(&Encrypted(true));
-    let logs_in = [LOGIN, "/logout"].contains(&request.uri().path());
-    let sends_secret = logs_in
-        || request.headers().contains_key(header::AUTHORIZATION)
-        || browser_sessions::has_cookie(request.headers(), !is_clear);
-    if is_clear && sends_secret && !authenticator.may_log_in_clear(peer) {
-        let sentence =
-            "passwords and tokens are taken in TLS alone here: send the request to https://";
-        return Problem::new(StatusCode::FORBIDDEN, sentence).into_response();
+    let arrival = match Arrival::of(list, authenticator, &request) {
+        Ok(arrival) => arrival,
+        Err(problem) => return problem.into_response(),
+    };
+    if logs_in(&request) {
+        return arrival.log_in(&user_routes, request).await;
     }
-    // A cookie is offered where it would be given.
-    let takes_passwords = !is_clear || authenticator.may_log_in_clear(peer);
-    let cookie = takes_passwords.then(|| cookie_challenge(&request, !is_clear));
-    let cookie = cookie.flatten();
-    if logs_in {
-        let mut response = browser_login::answer(&user_routes, &list, request, peer, !is_clear)
+    let (method, headers) = (request.method(), request.headers());
+    match arrival.sender(&user_routes, method, headers).await {
+        Ok(sender) => serve_sender(&user_routes, arrival, sender, request).await,
+        Err(response) => response,
+    }
+}
+
+/// Whether a request is about the sessions of browsers.
+fn logs_in(request: &Request) -> bool {
+    [LOGIN, "/logout"].contains(&request.uri().path())
+}
+
+impl Arrival {
+    /// # Errors
+    /// The request brings a secret where that is not taken.
+    fn of(
+        list: Arc<UserList>,
+        authenticator: &Authenticator,
+        request: &Request,
+    ) -> Result<Self, Problem> {
+        let peer = peer_of(request);
+        let is_clear = request.extensions().get() != Some(&Encrypted(true));
+        let takes_secrets = !is_clear || authenticator.may_log_in_clear(peer);
+        let sends_secret = logs_in(request)
+            || request.headers().contains_key(header::AUTHORIZATION)
+            || browser_sessions::has_cookie(request.headers(), !is_clear);
+        if sends_secret && !takes_secrets {
+            let sentence =
+                "passwords and tokens are taken in TLS alone here: send the request to https://";
+            return Err(Problem::new(StatusCode::FORBIDDEN, sentence));
+        }
+        let cookie = takes_secrets.then(|| cookie_challenge(request, !is_clear));
+        Ok(Self {
+            list,
+            peer,
+            is_clear,
+            cookie: cookie.flatten(),
+        })
+    }
+
+    /// Begins or ends the session of a browser.
+    async fn log_in(self, user_routes: &UserRoutes, request: Request) -> Response<Body> {
+        let (list, peer) = (&self.list, self.peer);
+        let mut response = browser_login::answer(user_routes, list, request, peer, !self.is_clear)
             .await
             .unwrap_or_else(Problem::into_response);
         if response.status() == StatusCode::UNAUTHORIZED {
-            add_challenges(response.headers_mut(), cookie);
+            add_challenges(response.headers_mut(), self.cookie);
         }
-        return response;
+        response
     }
-    let authorization = request.headers().get(header::AUTHORIZATION).cloned();
-    let session = match authorization {
-        Some(_) => None,
-        None => user_routes
-            .browsers
-            .user(request.headers(), !is_clear, &list),
-    };
-    let has_session = session.is_some();
-    if has_session
-        && let Err(problem) = browser_sessions::check_origin(request.method(), request.headers())
-    {
-        return problem.into_response();
+
+    /// Who sends the request, or the response to whoever is not let in.
+    async fn sender(
+        &self,
+        user_routes: &UserRoutes,
+        method: &Method,
+        headers: &HeaderMap,
+    ) -> Result<Sender, Response<Body>> {
+        let authorization = headers.get(header::AUTHORIZATION).cloned();
+        let browsers = &user_routes.browsers;
+        let session = match authorization {
+            Some(_) => None,
+            None => browsers.user(headers, !self.is_clear, &self.list),
+        };
+        if let Some(user) = session {
+            browser_sessions::check_origin(method, headers).map_err(Problem::into_response)?;
+            return Ok(Sender {
+                principal: user_routes.authenticator().of_session(&self.list, user),
+                has_session: true,
+                has_logged_in: true,
+            });
+        }
+        let has_logged_in = authorization.is_some();
+        match log_in(user_routes, &self.list, authorization, self.peer).await {
+            Ok(principal) => Ok(Sender {
+                principal,
+                has_session: false,
+                has_logged_in,
+            }),
+            Err(Rejection::Denied(sentence)) => {
+                let mut response = unauthorized(&sentence);
+                add_challenges(response.headers_mut(), self.cookie.clone());
+                Err(response)
+            }
+            Err(Rejection::Busy(error)) => {
+                let mut response =
+                    Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.sentence).into_response();
+                let after = HeaderValue::from_static(LOGIN_RETRY_AFTER);
+                response.headers_mut().insert(header::RETRY_AFTER, after);
+                Err(response)
+            }
+        }
     }
-    let has_logged_in = has_session || authorization.is_some();
-    let logged_in = match session {
-        Some(user) => Ok(authenticator.of_session(&list, user)),
-        None => log_in(&user_routes, &list, authorization, peer).await,
-    };
-    let principal = match logged_in {
-        Ok(principal) => principal,
-        Err(Rejection::Denied(sentence)) => {
-            let mut response = unauthorized(&sentence);
-            add_challenges(response.headers_mut(), cookie);
-            return response;
-        }
-        Err(Rejection::Busy(error)) => {
-            let mut response =
-                Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.sentence).into_response();
-            let after = HeaderValue::from_static(LOGIN_RETRY_AFTER);
-            response.headers_mut().insert(header::RETRY_AFTER, after);
-            return response;
-        }
-    };
-    let Some(name) = principal
-        .user
-        .as_ref()
-        .and_then(|user| HeaderValue::from_str(&user.name).ok())
-    else {
+}
+
+/// Serves a request as its sender, within their limits.
+async fn serve_sender(
+    user_routes: &UserRoutes,
+    arrival: Arrival,
+    sender: Sender,
+    mut request: Request,
+) -> Response<Body> {
+    let principal = sender.principal;
+    let user = principal.user.as_ref();
+    let name = user.and_then(|user| HeaderValue::from_str(&user.name).ok());
+    let (Some(user), Some(name)) = (user, name) else {
         return Problem::bad("a user whose name is not of ASCII letters cannot log in over HTTP")
             .into_response();
     };
     let limited = principal.usage.request();
     request.headers_mut().insert(LOGGED_IN, name.clone());
     let mut response = match limited {
-        Ok(()) => serve(&user_routes, &principal, request).await,
+        Ok(()) => serve(user_routes, &principal, request).await,
         Err(error) => too_many(error),
     };
-    if let Some(user) = &principal.user {
-        let user = RequestUser(user.name.clone());
-        response.extensions_mut().insert(user);
-    }
+    let of_user = RequestUser(user.name.clone());
+    response.extensions_mut().insert(of_user);
     if response.status() == StatusCode::TOO_MANY_REQUESTS {
         // Whoever has used up a day's processor time waits for the next day.
         let until_then = principal.usage.check_time().err();
@@ -253,13 +320,13 @@ async fn authenticate(user_routes: Arc<UserRoutes>, mut request: Request) -> Res
         let headers = response.headers_mut().entry(header::RETRY_AFTER);
         headers.or_insert(after);
     }
-    if has_logged_in {
+    if sender.has_logged_in {
         response.headers_mut().insert(VO_AUTHENTICATED, name);
     } else {
         // Login is optional: this is how to.
-        add_challenges(response.headers_mut(), cookie);
+        add_challenges(response.headers_mut(), arrival.cookie);
     }
-    if has_session {
+    if sender.has_session {
         browser_sessions::keep_private(&mut response);
     }
     response
