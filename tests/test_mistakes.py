@@ -42,7 +42,7 @@ MISTAKES = [
     Mistake("hours and minutes", "SELECT ra FROM Object WHERE ra > 10h42m", 1054, "10h42m", ("decimal degrees", "160.500000")),
     Mistake("missing quote", "SELECT ra FROM Object WHERE class = 'star", 1064, "'", ("no closing quote",)),
     Mistake("text without quotes", "SELECT ra FROM Object WHERE class = star", 1054, "star", ("in quotes, as 'star'",)),
-    Mistake("DISTINCT in another order", "SELECT DISTINCT class FROM Object ORDER BY ra + 1", 3065, "order", ("not in its list", "GROUP BY")),
+    Mistake("DISTINCT in another order", "SELECT DISTINCT class FROM Object ORDER BY ra + 1", 3065, "ORDER", ("not in its list", "GROUP BY")),
     Mistake("missing GROUP BY", "SELECT class, count(*) FROM Object", 1140, "class", ("class stands beside an aggregate", "GROUP BY class", "min(class)")),
     Mistake("HAVING of a plain column", "SELECT count(*) FROM Object HAVING ra > 1", 1463, "ra", ("not grouped by", "GROUP BY ra")),
     Mistake("aggregate in WHERE", "SELECT ra FROM Object WHERE count(*) > 1", 1111, "WHERE", ("HAVING",)),
