@@ -21,6 +21,13 @@ def test_the_index_has_every_document() -> None:
     assert listed == {path.name for path in DOCS.glob("*.md")} - {"README.md"}
 
 
+def test_the_readme_lists_every_command(meridian: Meridian) -> None:
+    told = re.findall(r"^  ([a-z-]+)  +\S", meridian.must("--help").text, re.MULTILINE)
+    assert "sql" in told
+    listed = re.findall(r"`meridian ([a-z-]+)", (REPOSITORY / "README.md").read_text().split("## The commands")[1].split("###")[0])
+    assert set(listed) == set(told) - {"help"}
+
+
 def sections(page: str) -> dict[str, list[str]]:
     """The commands of each section of a page: its indented lines."""
     parts = re.split(r"^## (.+)$", (DOCS / page).read_text(), flags=re.MULTILINE)

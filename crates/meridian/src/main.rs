@@ -55,12 +55,7 @@ static ALLOCATOR: CountingAllocator<MiMalloc> = heap::counting();
 
 /// A massively parallel SQL database for astronomical catalogues.
 #[derive(Parser)]
-#[command(
-    version,
-    about,
-    propagate_version = true,
-    arg_required_else_help = true
-)]
+#[command(version, propagate_version = true, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -93,7 +88,7 @@ enum Command {
     Backup(backup_commands::BackupArguments),
     /// Restore a backup into a new data directory, and check it.
     Restore(backup_commands::RestoreArguments),
-    /// Which database keeps the catalog of a data directory: SQLite, or PostgreSQL for several front ends.
+    /// Choose which database keeps the catalog of a data directory: SQLite, or PostgreSQL for several front ends.
     #[command(subcommand)]
     Catalog(catalog_commands::CatalogCommand),
     /// Merge small parts of tables, beside queries and loads.
@@ -109,7 +104,7 @@ enum Command {
     /// them any more.
     #[command(subcommand)]
     Drop(drop::DropCommand),
-    /// What databases, tables and columns mean: print it, or change it by a file.
+    /// Print what databases, tables and columns mean, or change it by a file.
     ///
     /// Descriptions, units, UCDs, utypes and xtypes are kept beside the rows and shown by every protocol: in TAP_SCHEMA, in VOTables, and
     /// as comments to MySQL's clients. They come from the files that are loaded, from a schema in Felis's language, or from what this
@@ -126,7 +121,7 @@ enum Command {
     View(view_commands::ViewCommand),
     /// Release some rows of a table to whoever may read it, and the others to whom that is granted.
     Release(release_command::ReleaseArguments),
-    /// The queries of a running server: list, submit, follow and cancel them, and download their results.
+    /// List, submit, follow and cancel the queries of a running server, and download their results.
     ///
     /// These commands speak HTTP with `meridian serve`. A submitted query runs without a connection, its result is kept for some days,
     /// and a server that ends or is killed goes on with it when it runs again.
@@ -136,23 +131,23 @@ enum Command {
     ///
     /// The table is visible with all its rows, or not at all.
     Upload(upload::UploadArguments),
-    /// The users of a data directory: who may log in to a server of it, and what they may read.
+    /// Manage the users of a data directory: who may log in to a server of it, and what they may read.
     ///
     /// While there are none, nobody has to log in. Servers that run see a change with the next statement.
     #[command(subcommand)]
     User(user_commands::UserCommand),
-    /// Make and list nightly alert databases, into which pipelines store what they find in each exposure.
+    /// Manage nightly alert databases, into which pipelines store what they find in each exposure.
     #[command(subcommand)]
     Alerts(alert_commands::AlertsCommand),
-    /// A worker of a cluster: holds replicas of chunk files and runs pieces of queries.
+    /// Run a worker of a cluster, which holds replicas of chunk files and runs pieces of queries.
     ///
     /// It joins the cluster of a server that was started with `meridian serve --cluster`, gets the files that it shall hold, and runs until
     /// Ctrl-C or SIGTERM ends it. What it was running then runs elsewhere.
     Worker(worker::WorkerArguments),
-    /// The cluster of a running server: its workers, their state, and how far the files are from having their replicas.
+    /// Watch and change the cluster of a running server: its workers, their state, and how far the files are from having their replicas.
     #[command(subcommand)]
     Cluster(cluster_commands::ClusterCommand),
-    /// Queries of sky geometry: which chunk, which chunks, which trixel.
+    /// Compute on the sphere: the chunk of a position, the chunks of a region, trixels.
     #[command(subcommand)]
     Sky(sky_commands::SkyCommand),
     /// Make catalogues of any size.

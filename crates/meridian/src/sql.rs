@@ -18,7 +18,7 @@ use crate::{prompt, serve};
 /// Exit status after Ctrl-C, as shells have it.
 const INTERRUPTED: u8 = 130;
 
-/// Executes queries in SQL and prints the results.
+/// Execute queries in SQL and print the results.
 ///
 /// Names are matched without regard to case. Regions: qserv_areaspec_circle(ra, dec, radius),
 /// scisql_s2PtInCircle(ra, dec, ...) = 1, scisql_angSep(ra1, dec1, ra2, dec2) < radius, BETWEEN on the position

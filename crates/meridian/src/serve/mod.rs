@@ -35,7 +35,7 @@ const EXAMPLE_RADIUS: f64 = 0.01;
 /// Exit status after a second Ctrl-C, as shells have it.
 const INTERRUPTED: i32 = 130;
 
-/// Serves MySQL clients, which connect as to any MySQL server, and cone searches over HTTP.
+/// Serve MySQL clients, which connect as to any MySQL server, and over HTTP the Virtual Observatory, programs and browsers.
 ///
 /// Listens on loopback addresses alone, unless there are users and TLS. Where no users were made, every client is accepted. Ctrl-C or
 /// SIGTERM ends it when the running statements are done, a second one at once.
