@@ -177,6 +177,9 @@ pub enum IngestError {
     /// A chunk file or index could not be written or read.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A file at a URL could not be read.
+    #[error(transparent)]
+    Remote(#[from] remote_files::RemoteError),
     /// The sky rejected a partitioning or a position.
     #[error(transparent)]
     Sky(#[from] sky::SkyError),

@@ -20,7 +20,7 @@ const PROPERTIES: [&str; 2] = ["hats.properties", "properties"];
 /// The properties of a collection.
 const COLLECTION: &str = "collection.properties";
 /// Bytes that properties may have.
-const MOST_BYTES: u64 = 1 << 20;
+pub(crate) const MOST_BYTES: usize = 1 << 20;
 /// The column that numbers cells where the properties do not name one.
 const CELL_COLUMN: &str = "_healpix_29";
 /// The columns of older catalogues that say in which file a row is. One of these names alone may well be a column of rows.
@@ -36,6 +36,8 @@ type Properties = BTreeMap<String, String>;
 pub(crate) struct HatsCatalogue {
     dir: PathBuf,
     properties: Properties,
+    /// The names of its files from there, where they were listed.
+    listed: Option<Vec<PathBuf>>,
 }
 
 impl HatsCatalogue {
@@ -57,41 +59,77 @@ impl HatsCatalogue {
         if !collection.is_file() {
             return Ok(None);
         }
-        let properties = read_properties(&collection)?;
-        let primary = properties.get("hats_primary_table_url");
-        let primary = primary.filter(|it| !it.contains("://")).ok_or_else(|| {
-            IngestError::layout(
-                &collection,
-                "it names no catalogue of this collection (hats_primary_table_url)",
-            )
-        })?;
-        let primary = dir.join(primary);
+        let primary = dir.join(primary_of(&collection, &read_properties(&collection)?)?);
         match in_dir(&primary) {
             Some(path) => Self::read(&primary, &path).map(Some),
-            None => Err(IngestError::layout(
-                &primary,
-                "it is the catalogue of the collection, and has no hats.properties",
-            )),
+            None => Err(no_properties(&primary)),
         }
+    }
+
+    /// The same of a directory that is a list of names; `read` gives the text of a file of them.
+    ///
+    /// # Errors
+    /// Those of [`HatsCatalogue::find`].
+    pub fn of_names(
+        dir: &Path,
+        names: &[PathBuf],
+        read: impl Fn(&Path) -> Result<String, IngestError>,
+    ) -> Result<Option<Self>, IngestError> {
+        let has = |name: &Path| names.iter().any(|it| it == name);
+        let in_dir = |within: &Path| {
+            PROPERTIES
+                .map(|name| within.join(name))
+                .into_iter()
+                .find(|it| has(it))
+        };
+        let (within, path) = match in_dir(Path::new("")) {
+            Some(path) => (PathBuf::new(), path),
+            None if !has(Path::new(COLLECTION)) => return Ok(None),
+            None => {
+                let properties = properties_of(&read(Path::new(COLLECTION))?);
+                let primary = PathBuf::from(primary_of(&dir.join(COLLECTION), &properties)?);
+                let path = in_dir(&primary).ok_or_else(|| no_properties(&dir.join(&primary)))?;
+                (primary, path)
+            }
+        };
+        let below = names
+            .iter()
+            .filter_map(|name| name.strip_prefix(&within).ok());
+        let listed: Vec<PathBuf> = below.map(Path::to_owned).collect();
+        let has_dataset = listed.iter().any(|name| name.starts_with("dataset"));
+        let catalogue = Self {
+            dir: dir.join(within),
+            properties: properties_of(&read(&path)?),
+            listed: Some(listed),
+        };
+        catalogue.check(has_dataset)?;
+        Ok(Some(catalogue))
     }
 
     fn read(dir: &Path, path: &Path) -> Result<Self, IngestError> {
         let catalogue = Self {
             dir: dir.to_path_buf(),
             properties: read_properties(path)?,
+            listed: None,
         };
-        let kind = catalogue.property("dataproduct_type").unwrap_or_default();
+        catalogue.check(dir.join("dataset").is_dir())?;
+        Ok(catalogue)
+    }
+
+    /// Sees that it is one of rows, and whole.
+    fn check(&self, has_dataset: bool) -> Result<(), IngestError> {
+        let kind = self.property("dataproduct_type").unwrap_or_default();
         if NOT_TABLES.contains(&kind) {
             let reason = format!(
                 "it is a HATS catalogue of the type {kind}, which repeats rows of another one: load that one"
             );
-            return Err(IngestError::layout(dir, reason));
+            return Err(IngestError::layout(&self.dir, reason));
         }
-        if !dir.join("dataset").is_dir() {
+        if !has_dataset {
             let reason = "it has the properties of a HATS catalogue and no directory dataset: fetch the whole catalogue";
-            return Err(IngestError::layout(dir, reason));
+            return Err(IngestError::layout(&self.dir, reason));
         }
-        Ok(catalogue)
+        Ok(())
     }
 
     fn property(&self, name: &str) -> Option<&str> {
@@ -118,7 +156,18 @@ impl HatsCatalogue {
     pub fn files(&self) -> Result<Vec<PathBuf>, IngestError> {
         let dataset = self.dir.join("dataset");
         let mut files: Vec<((u32, u64), PathBuf)> = Vec::new();
-        for path in files_below(&dataset)? {
+        let below = match &self.listed {
+            None => files_below(&dataset)?,
+            Some(listed) => {
+                let is_shown = |name: &&PathBuf| {
+                    let mut parts = name.iter().map(|part| part.to_string_lossy());
+                    name.starts_with("dataset") && parts.all(|part| !part.starts_with(['.', '_']))
+                };
+                let shown = listed.iter().filter(is_shown);
+                shown.map(|name| self.dir.join(name)).collect()
+            }
+        };
+        for path in below {
             if let Some(cell) = cell_of(path.strip_prefix(&dataset).unwrap_or(&path)) {
                 files.push((cell, path));
             }
@@ -139,6 +188,25 @@ impl HatsCatalogue {
     pub fn whole(&self) -> Option<(PathBuf, u64)> {
         Some((self.dir.clone(), self.rows()?))
     }
+}
+
+/// The catalogue of a collection.
+fn primary_of<'a>(collection: &Path, properties: &'a Properties) -> Result<&'a str, IngestError> {
+    let primary = properties.get("hats_primary_table_url");
+    let primary = primary.filter(|it| !it.contains("://")).ok_or_else(|| {
+        IngestError::layout(
+            collection,
+            "it names no catalogue of this collection (hats_primary_table_url)",
+        )
+    })?;
+    Ok(primary)
+}
+
+fn no_properties(primary: &Path) -> IngestError {
+    IngestError::layout(
+        primary,
+        "it is the catalogue of the collection, and has no hats.properties",
+    )
 }
 
 /// A catalogue of which files are missing has fewer rows than it says.
@@ -175,7 +243,7 @@ fn cell_of(path: &Path) -> Option<(u32, u64)> {
 /// Reads a file of Java's properties, as far as catalogues use them: a property a line, and comments.
 fn read_properties(path: &Path) -> Result<Properties, IngestError> {
     let length = std::fs::metadata(path).map_err(|e| IngestError::io("open", path, e))?;
-    if length.len() > MOST_BYTES {
+    if length.len() > MOST_BYTES as u64 {
         let reason = "it is too long for the properties of a catalogue";
         return Err(IngestError::layout(path, reason));
     }

@@ -5,18 +5,30 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use catalog::{Column, TableKind};
-use glob::{MatchOptions, glob_with};
+use glob::{MatchOptions, PatternError, glob_with};
+use remote_files::{Address, is_url};
 
 use crate::error::IngestError;
 use crate::format::{Names, TableFile};
 use crate::hats::{self, HatsCatalogue};
+use crate::progress::Progress;
+use crate::remote_listing::Lookup;
 use crate::request::LoadRequest;
 use crate::spool::display_name;
 
 /// The extensions of Parquet files that are looked for in a directory.
 const PARQUET: [&str; 3] = ["parquet", "parq", "pq"];
+/// How patterns are read.
+pub(crate) const PATTERN_RULES: MatchOptions = MatchOptions {
+    case_sensitive: true,
+    require_literal_separator: true,
+    require_literal_leading_dot: true,
+};
+/// What is said where nothing matches a pattern.
+pub(crate) const NO_MATCH: &str = "no file matches this pattern (* and ? stand for characters of a name, ** for directories, [ab] for one of some characters)";
 /// Directories within each other that are looked into.
 const DEEPEST: usize = 32;
 /// Names that a message shows.
@@ -93,19 +105,7 @@ fn matching(pattern: &Path) -> Result<Vec<PathBuf>, IngestError> {
     let text = pattern
         .to_str()
         .ok_or_else(|| IngestError::layout(pattern, "a pattern has to be UTF-8"))?;
-    let options = MatchOptions {
-        case_sensitive: true,
-        require_literal_separator: true,
-        require_literal_leading_dot: true,
-    };
-    let found = glob_with(text, options).map_err(|error| {
-        let reason = format!(
-            "it is no pattern: {} (character {})",
-            error.msg,
-            error.pos + 1
-        );
-        IngestError::layout(pattern, reason)
-    })?;
+    let found = glob_with(text, PATTERN_RULES).map_err(|error| no_pattern(pattern, &error))?;
     let mut files = Vec::new();
     for path in found {
         let path = path.map_err(|error| {
@@ -117,23 +117,31 @@ fn matching(pattern: &Path) -> Result<Vec<PathBuf>, IngestError> {
         }
     }
     if files.is_empty() {
-        return Err(IngestError::layout(
-            pattern,
-            "no file matches this pattern (* and ? stand for characters of a name, ** for directories, [ab] for one of some characters)",
-        ));
+        return Err(IngestError::layout(pattern, NO_MATCH));
     }
     files.sort();
     Ok(files)
 }
 
+pub(crate) fn no_pattern(pattern: &Path, error: &PatternError) -> IngestError {
+    let reason = format!(
+        "it is no pattern: {} (character {})",
+        error.msg,
+        error.pos + 1
+    );
+    IngestError::layout(pattern, reason)
+}
+
+/// Whether a file is called as Parquet files are.
+pub(crate) fn is_parquet(path: &Path) -> bool {
+    let extension = path.extension().and_then(|it| it.to_str());
+    extension.is_some_and(|it| PARQUET.iter().any(|known| it.eq_ignore_ascii_case(known)))
+}
+
 /// The Parquet files below a directory. Names that begin with a dot or an underscore are passed over, as elsewhere: they are no data.
 fn parquet_files(dir: &Path) -> Result<Vec<PathBuf>, IngestError> {
     let mut files = files_below(dir)?;
-    let is_parquet = |path: &PathBuf| {
-        let extension = path.extension().and_then(|it| it.to_str());
-        extension.is_some_and(|it| PARQUET.iter().any(|known| it.eq_ignore_ascii_case(known)))
-    };
-    files.retain(is_parquet);
+    files.retain(|path| is_parquet(path));
     match files.is_empty() {
         false => Ok(files),
         true => Err(IngestError::layout(
@@ -173,21 +181,29 @@ pub(crate) fn files_below(dir: &Path) -> Result<Vec<PathBuf>, IngestError> {
 
 /// The request with files in the place of patterns and directories. What a HATS catalogue says of its position is taken where nothing is
 /// said.
-pub(crate) fn expanded(mut request: LoadRequest) -> Result<LoadRequest, IngestError> {
+pub(crate) fn expanded(
+    mut request: LoadRequest,
+    progress: &Arc<Progress>,
+) -> Result<LoadRequest, IngestError> {
     if request.made.is_some() || !request.inputs.given.is_empty() {
         return Ok(request);
     }
     let given = std::mem::take(&mut request.files);
     let mut inputs = NamedInputs::default();
+    let window = window_of(&request);
+    let remote = { request.remote.take() }.map(|remote| remote.of_load(progress, window));
+    let mut lookup = remote.as_ref().map(Lookup::new);
     for input in &given {
+        let at_url = lookup.as_mut().map(|lookup| lookup.files_of(input));
         let InputFiles {
             files,
             is_group,
             hats,
-        } = match display_name(input) == *input {
-            true => InputFiles::of(input)?,
+        } = match at_url.transpose()?.flatten() {
+            Some(files) => files,
+            None if display_name(input) == *input => InputFiles::of(input)?,
             // Standard input.
-            false => InputFiles {
+            None => InputFiles {
                 files: vec![input.clone()],
                 is_group: false,
                 hats: None,
@@ -206,9 +222,29 @@ pub(crate) fn expanded(mut request: LoadRequest) -> Result<LoadRequest, IngestEr
             inputs.cells.push(catalogue.cell_column());
         }
     }
-    inputs.given = given;
+    // What was given may have a signature behind its name.
+    inputs.given = { given.iter() }
+        .map(|input| shown_input(input, remote.is_some()))
+        .collect();
     request.inputs = inputs;
+    let found = lookup.map(Lookup::found).unwrap_or_default();
+    request.remote = remote.map(|remote| remote.with_files(found));
     Ok(request)
+}
+
+/// Bytes of a row group of a file at a URL that are in memory at a time: several threads have one each, beside what the load needs.
+fn window_of(request: &LoadRequest) -> u64 {
+    let threads = request.thread_count() as u64;
+    (request.memory_bytes() / 8 / threads).clamp(8 << 20, 128 << 20)
+}
+
+/// What messages and lists call an input.
+fn shown_input(input: &Path, may_be_url: bool) -> PathBuf {
+    let text = input.to_str().filter(|text| may_be_url && is_url(text));
+    match text.and_then(|text| Address::parse(text).ok()) {
+        Some(address) => address.to_string().into(),
+        None => input.to_owned(),
+    }
 }
 
 /// Takes the position of a HATS catalogue, where the request says nothing of it and the table has one.

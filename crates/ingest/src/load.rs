@@ -41,7 +41,8 @@ pub async fn load(
 ) -> Result<LoadReport, IngestError> {
     let started = Instant::now();
     progress.enter(Phase::Preparing, 0);
-    let request = blocking(move || crate::inputs::expanded(request)).await?;
+    let watched = progress.clone();
+    let request = blocking(move || crate::inputs::expanded(request, &watched)).await?;
     let request = match request.append {
         true => as_the_table_has_it(request).await?,
         false => request.with_key_name(),
@@ -51,7 +52,7 @@ pub async fn load(
     let (request, _scratch) = with_data_dir(request)?;
     // What can be looked at more than once is, before anything is made.
     let (plan, request) = blocking(move || {
-        let again = !any_stream(&request.files);
+        let again = !any_stream(&request.files, request.remote.as_ref());
         let plan = again.then(|| TablePlan::make(&request, &request.files));
         Ok((plan.transpose()?, request))
     })
@@ -303,7 +304,7 @@ impl Transaction {
         let dir = load_dir.path().join(SPILL_DIR);
         let request = self.request.clone();
         blocking(move || {
-            let spool = Spool::take(&request.files, &dir, &progress)?;
+            let spool = Spool::take(&request.files, request.remote.as_ref(), &dir, &progress)?;
             Ok((spool, request))
         })
         .await

@@ -72,7 +72,11 @@ impl TablePlan {
             Some(made) => format::made::open(made),
             None => {
                 let extension = request.extension.as_deref();
-                format::open(files, &layout, declared_columns, extension)?
+                let open_one = |file: &PathBuf| {
+                    let remote = request.remote.as_ref().and_then(|it| it.get(file));
+                    format::open_input(file, remote, &layout, declared_columns, extension)
+                };
+                format::open_all(files, request.remote.is_some(), open_one)?
             }
         };
         let names = request.input_names();

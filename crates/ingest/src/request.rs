@@ -9,6 +9,7 @@ use catalog::{Column, LoadId, Table, TableKind};
 use crate::format::made::RowSource;
 use crate::inputs::NamedInputs;
 use crate::memory::default_memory;
+use crate::remote::RemoteInputs;
 use crate::spool::display_name;
 
 /// The column of generated keys where nothing else is said.
@@ -96,6 +97,9 @@ pub struct LoadRequest {
     /// The files to read, in this order. `-` is standard input; what can be read only once is copied first. A pattern (`x*.csv`) stands
     /// for the files that match it, a directory for the Parquet files below it or the HATS catalogue that it is.
     pub files: Vec<PathBuf>,
+    /// Who opens those of the files that are named by URLs. Without it a URL is a name of a file, and nothing is there: only the operator's
+    /// command line gives it.
+    pub remote: Option<RemoteInputs>,
     /// What the files were named by; nothing in a request that is not being executed.
     pub inputs: NamedInputs,
     /// Rows that are made while they are loaded, instead of files.
@@ -190,6 +194,7 @@ impl LoadRequest {
             scan_rating: None,
             source: None,
             files: Vec::new(),
+            remote: None,
             inputs: NamedInputs::default(),
             made: None,
         }

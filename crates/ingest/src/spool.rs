@@ -9,6 +9,7 @@ use std::fs::{self, File, FileType};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use catalog::{make_directories, writable_file};
 
 use crate::error::IngestError;
 use crate::progress::{Phase, Progress};
+use crate::remote::{RemoteFile, RemoteInputs};
 
 /// What messages call standard input.
 const STANDARD_INPUT: &str = "standard input";
@@ -49,9 +51,17 @@ fn is_stream(path: &Path) -> bool {
     is_standard_input(path) || fs::metadata(path).is_ok_and(|found| by_type(found.file_type()))
 }
 
-/// Whether any of the inputs can be read only once.
-pub(crate) fn any_stream(files: &[PathBuf]) -> bool {
-    files.iter().any(|file| is_stream(file))
+/// Whether any of the inputs is copied before it is read.
+pub(crate) fn any_stream(files: &[PathBuf], remote: Option<&RemoteInputs>) -> bool {
+    let is_copied = |file: &PathBuf| match remote_file(file, remote) {
+        Some(found) => !found.is_read_in_place(),
+        None => is_stream(file),
+    };
+    files.iter().any(is_copied)
+}
+
+fn remote_file<'a>(input: &Path, remote: Option<&'a RemoteInputs>) -> Option<&'a Arc<RemoteFile>> {
+    remote.and_then(|remote| remote.get(input))
 }
 
 /// Rejects what is no file, before it is opened: a reader opens its file several times, and a pipe at whose other end
@@ -79,12 +89,14 @@ pub(crate) struct Spool {
 }
 
 impl Spool {
-    /// Copies those of the inputs that can be read only once to files below `dir`, one after the other.
+    /// Copies those of the inputs that can be read only once to files below `dir`, one after the other, and those at URLs that are not read
+    /// where they are.
     ///
     /// # Errors
     /// A stream that is named twice: its second reader would find nothing, or wait for ever.
     pub(crate) fn take(
         inputs: &[PathBuf],
+        remote: Option<&RemoteInputs>,
         dir: &Path,
         progress: &Progress,
     ) -> Result<Self, IngestError> {
@@ -94,15 +106,27 @@ impl Spool {
             copies: Vec::new(),
         };
         for (number, input) in inputs.iter().enumerate() {
-            if !is_stream(input) {
+            let at_url = remote_file(input, remote);
+            let is_copied = match at_url {
+                Some(file) => !file.is_read_in_place(),
+                None => is_stream(input),
+            };
+            if !is_copied {
                 spool.files.push(input.clone());
                 continue;
             }
-            progress.enter(Phase::Receiving, 0);
+            let bytes = at_url.and_then(|file| file.bytes());
+            progress.enter(Phase::Receiving, bytes.unwrap_or_default());
             // A name may tell how a text is written, as `.tsv` does.
             let name = input.file_name().unwrap_or("standard-input".as_ref());
             let copy = dir.join(format!("input-{number}")).join(name);
-            copy_stream(input, &copy, progress)?;
+            match at_url {
+                Some(file) => {
+                    let mut target = new_file(&copy)?;
+                    file.copy_to(&mut target, &copy, progress)?;
+                }
+                None => copy_stream(input, &copy, progress)?,
+            }
             spool.copies.push((copy.clone(), display_name(input)));
             spool.files.push(copy);
         }
@@ -176,13 +200,7 @@ fn write_received(
     progress: &Progress,
 ) -> Result<(), IngestError> {
     let cannot_write = |error| IngestError::io("write", copy, error);
-    if let Some(dir) = copy.parent() {
-        make_directories(dir).map_err(cannot_write)?;
-    }
-    let mut file = writable_file()
-        .create_new(true)
-        .open(copy)
-        .map_err(cannot_write)?;
+    let mut file = new_file(copy)?;
     loop {
         match received.recv_timeout(PATIENCE) {
             Ok(Ok(bytes)) if bytes.is_empty() => return Ok(()),
@@ -199,6 +217,18 @@ fn write_received(
             return Err(IngestError::Cancelled);
         }
     }
+}
+
+/// Makes the file of a copy.
+fn new_file(copy: &Path) -> Result<File, IngestError> {
+    let cannot_write = |error| IngestError::io("write", copy, error);
+    if let Some(dir) = copy.parent() {
+        make_directories(dir).map_err(cannot_write)?;
+    }
+    writable_file()
+        .create_new(true)
+        .open(copy)
+        .map_err(cannot_write)
 }
 
 #[cfg(test)]
@@ -220,7 +250,7 @@ mod tests {
     fn a_stream_that_is_named_twice_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let inputs = ["-".into(), "/dev/stdin".into()];
-        let rejected = Spool::take(&inputs, dir.path(), &Progress::default()).unwrap_err();
+        let rejected = Spool::take(&inputs, None, dir.path(), &Progress::default()).unwrap_err();
         let sentence = rejected.to_string();
         assert!(
             sentence.starts_with("standard input: it is named twice"),

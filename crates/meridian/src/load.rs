@@ -6,8 +6,10 @@ use std::sync::Arc;
 use catalog::TableKind;
 use clap::Args;
 use ingest::{
-    FitsHeaders, IngestError, LoadReport, LoadRequest, PositionUnit, Progress, TextOptions,
+    FitsHeaders, IngestError, LoadReport, LoadRequest, PositionUnit, Progress, RemoteInputs,
+    TextOptions,
 };
+use remote_files::{Client, Settings, is_url};
 
 use crate::alert_commands::check_may_drop;
 use crate::console::{remark, tell};
@@ -108,12 +110,17 @@ pub struct LoadArguments {
     /// chunks.
     #[arg(long, value_name = "N")]
     scan_rating: Option<u8>,
+    /// Do not sign requests for s3:// URLs: for buckets that everybody may read.
+    #[arg(long)]
+    no_sign_request: bool,
     /// No progress.
     #[arg(long, short)]
     quiet: bool,
     /// The files: CSV, TSV, MySQL dumps, VOTable and FITS, plain or gzipped, Parquet and Arrow; `-` for standard input. Pipes are read
     /// once and whole. A pattern in quotes ('x*.csv') stands for the files that match it; a directory for the Parquet files below it, or for
-    /// the HATS catalogue that it is.
+    /// the HATS catalogue that it is. All of these can be in a bucket (s3://BUCKET/NAME), with the credentials, the region and the endpoint of
+    /// AWS's tools (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL); http and https URLs name one file
+    /// each.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 }
@@ -257,11 +264,32 @@ impl TextArguments {
     }
 }
 
+/// Who opens the URLs among the files, if there are any.
+fn remote_inputs(arguments: &LoadArguments) -> Result<Option<Client>, Failure> {
+    let mut texts = arguments.files.iter().filter_map(|file| file.to_str());
+    if !texts.any(is_url) {
+        return Ok(None);
+    }
+    if arguments.headers {
+        return Err(Failure::new(
+            "--headers reads local files: fetch those at URLs first",
+        ));
+    }
+    let settings = Settings::of_environment(arguments.no_sign_request)?;
+    Ok(Some(Client::new(settings)))
+}
+
 /// Loads the table and prints the report.
 pub fn run(arguments: LoadArguments) -> Result<(), Failure> {
     let (quiet, max_errors) = (arguments.quiet, arguments.max_errors);
-    let request = arguments.into_request()?;
+    let remote = remote_inputs(&arguments)?;
+    let mut request = arguments.into_request()?;
     let runtime = tokio::runtime::Runtime::new()?;
+    request.remote = remote.map(|client| {
+        // Its connections live in the runtime.
+        let _entered = runtime.enter();
+        RemoteInputs::new(client)
+    });
     if request.replace {
         let table = Some(request.table.as_str());
         let checked = check_may_drop(&request.data_dir, &request.database, table);

@@ -16,6 +16,7 @@ mod names;
 pub(crate) mod parquet;
 mod parquet_ahead;
 mod parquet_bounds;
+mod parquet_place;
 mod parquet_views;
 pub(crate) mod text;
 mod thrift;
@@ -28,7 +29,7 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use catalog::{Column, ColumnType};
@@ -39,6 +40,7 @@ use crate::error::IngestError;
 use crate::normalise;
 use crate::progress::Progress;
 use crate::rejected_rows::RejectedRows;
+use crate::remote::RemoteFile;
 use crate::report::grouped;
 use crate::row_batch::{RowBatch, travel_schema};
 use crate::spool::expect_regular;
@@ -381,17 +383,75 @@ fn magic_of(head: &[u8]) -> Magic {
     }
 }
 
-/// Opens every file of a load, in order. `layout` says how text files are written; `declared` are the columns of a
-/// schema, if one was given; `extension` names or counts the table of FITS files.
-pub(crate) fn open(
+/// Files at URLs that are opened side by side: each is waited for.
+const OPENED_AHEAD: usize = 16;
+
+/// Opens every file of a load, in order. `are_remote` if some are at URLs.
+pub(crate) fn open_all(
     files: &[PathBuf],
+    are_remote: bool,
+    open_one: impl Fn(&PathBuf) -> Result<Box<dyn TableFile>, IngestError> + Sync,
+) -> Result<Vec<Box<dyn TableFile>>, IngestError> {
+    if !are_remote {
+        return files.iter().map(open_one).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut opened = Vec::new();
+        while let Some((number, file)) = numbered(files, next.fetch_add(1, Relaxed)) {
+            let outcome = open_one(file);
+            let failed = outcome.is_err();
+            opened.push((number, outcome));
+            if failed {
+                // Those before it are being opened, and the first that fails is told.
+                next.store(files.len(), Relaxed);
+            }
+        }
+        opened
+    };
+    let threads = OPENED_AHEAD.min(files.len());
+    let mut opened: Vec<_> = std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let joined = handles.into_iter().map(|handle| handle.join());
+        joined.collect::<Result<Vec<_>, _>>()
+    })
+    .map_err(|_| IngestError::Internal)?
+    .into_iter()
+    .flatten()
+    .collect();
+    opened.sort_by_key(|(number, _)| *number);
+    opened.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+fn numbered(files: &[PathBuf], number: usize) -> Option<(usize, &PathBuf)> {
+    Some((number, files.get(number)?))
+}
+
+/// Opens a file of a load. `remote` is the file at a URL, if it is one that is read there; `layout` says how text files are written;
+/// `declared` are the columns of a schema, if one was given; `extension` names or counts the table of FITS files.
+pub(crate) fn open_input(
+    path: &Path,
+    remote: Option<&Arc<RemoteFile>>,
     layout: &text::TextLayout,
     declared: Option<&[Column]>,
     extension: Option<&str>,
-) -> Result<Vec<Box<dyn TableFile>>, IngestError> {
+) -> Result<Box<dyn TableFile>, IngestError> {
     let budget = DecodeBudget::unlimited();
-    let open_one = |path: &PathBuf| open_one(path, layout, declared, extension, &budget);
-    files.iter().map(open_one).collect()
+    match remote.filter(|file| file.is_read_in_place()) {
+        Some(_) if extension.is_some() => Err(no_extensions(path)),
+        Some(file) => {
+            let place = parquet_place::ParquetPlace::at_url(file);
+            Ok(Box::new(parquet::ParquetFile::open(place, &budget)?))
+        }
+        None => open_one(path, layout, declared, extension, &budget),
+    }
+}
+
+fn no_extensions(path: &Path) -> IngestError {
+    IngestError::layout(
+        path,
+        "it is no FITS file, and --extension is for these alone",
+    )
 }
 
 /// Opens one file, of which no more is decoded than the budget allows.
@@ -410,13 +470,13 @@ pub(crate) fn open_one(
     };
     let magic = magic(path)?;
     if extension.is_some() && !matches!(magic, Magic::Fits | Magic::GzipFits) {
-        return Err(IngestError::layout(
-            path,
-            "it is no FITS file, and --extension is for these alone",
-        ));
+        return Err(no_extensions(path));
     }
     match magic {
-        Magic::Parquet => Ok(Box::new(parquet::ParquetFile::open(path, budget)?)),
+        Magic::Parquet => {
+            let place = parquet_place::ParquetPlace::local(path);
+            Ok(Box::new(parquet::ParquetFile::open(place, budget)?))
+        }
         Magic::Arrow | Magic::ArrowStream if budget.is_limited() => Err(IngestError::layout(
             path,
             "it is in Arrow IPC, which is not taken from clients: send it as Parquet",

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -15,9 +15,11 @@ use parquet::arrow::arrow_reader::{
     ParquetRecordBatchReaderBuilder,
 };
 use parquet::errors::ParquetError;
+use parquet::file::reader::Length;
 
 use super::parquet_ahead::ReadAhead;
 use super::parquet_bounds::{check_footer, check_places, rows_at_once};
+use super::parquet_place::{ParquetBytes, ParquetPlace};
 use super::parquet_views::{rows_to_copy, with_views};
 use super::{FieldDescription, Names, Part, ReadContext, Source, TableFile, columns_of, votable};
 use crate::budget::{DecodeBudget, DecodeMeter};
@@ -32,10 +34,12 @@ const ROWS_PER_BATCH: usize = 8192;
 /// Row groups from which rows are sampled, and rows of each.
 const SAMPLED_GROUPS: usize = 32;
 const SAMPLED_ROWS: usize = 2048;
+/// Bytes of a row group that are fetched at a time for these, where they are fetched.
+const SAMPLED_WINDOW: u64 = 4 << 20;
 
 /// A Parquet file whose footer has been read.
 pub(crate) struct ParquetFile {
-    path: PathBuf,
+    place: ParquetPlace,
     metadata: ArrowReaderMetadata,
     bytes: u64,
     /// What its footer says of each column.
@@ -44,20 +48,18 @@ pub(crate) struct ParquetFile {
 }
 
 impl ParquetFile {
-    pub(crate) fn open(path: &Path, budget: &DecodeBudget) -> Result<Self, IngestError> {
-        let file = File::open(path).map_err(|e| IngestError::io("open", path, e))?;
-        let bytes = file
-            .metadata()
-            .map_err(|e| IngestError::io("read", path, e))?
-            .len();
-        let metadata = match budget.is_limited() {
-            true => foreign_metadata(&file, path, bytes, budget)?,
-            false => reading(path, || {
-                ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())
-            })?,
+    pub(crate) fn open(place: ParquetPlace, budget: &DecodeBudget) -> Result<Self, IngestError> {
+        let path = place.path();
+        let file = place.open()?;
+        let bytes = file.len();
+        let metadata = match (&file, budget.is_limited()) {
+            (ParquetBytes::Local(file), true) => foreign_metadata(file, path, bytes, budget)?,
+            (file, _) => place.explain(reading(path, || {
+                ArrowReaderMetadata::load(file, ArrowReaderOptions::new())
+            }))?,
         };
         Ok(Self {
-            path: path.to_path_buf(),
+            place,
             described: described_columns(&metadata),
             metadata,
             bytes,
@@ -66,29 +68,36 @@ impl ParquetFile {
     }
 
     fn map_columns(&self, columns: &[Column]) -> Result<Vec<Option<usize>>, IngestError> {
-        map_columns(self.metadata.schema(), columns, &self.path)
+        map_columns(self.metadata.schema(), columns, self.place.path())
     }
 
+    /// A reader of the first rows of a row group.
     fn reader(
         &self,
         group: usize,
         wanted: &[Option<usize>],
     ) -> Result<ParquetRecordBatchReader, IngestError> {
-        let meter = &mut self.budget.meter(&self.path);
-        let rows = rows_per_batch(&self.path, &self.metadata, group, wanted, meter)?;
-        open_group(&self.path, &self.metadata, (group, rows), wanted)
+        let path = self.place.path();
+        let meter = &mut self.budget.meter(path);
+        let rows = rows_per_batch(path, &self.metadata, group, wanted, meter)?;
+        let place = self.place.with_window(SAMPLED_WINDOW);
+        open_group(&place, &self.metadata, (group, rows), wanted)
     }
 
-    fn ahead(&self, wanted: &[Option<usize>]) -> Result<ReadAhead, IngestError> {
-        let file = File::open(&self.path).map_err(|e| IngestError::io("open", &self.path, e))?;
+    /// What reads ahead in a local file.
+    fn ahead(&self, wanted: &[Option<usize>]) -> Result<Option<ReadAhead>, IngestError> {
+        let Some(file) = self.place.local_file()? else {
+            return Ok(None);
+        };
         let wanted = mask(&self.metadata, wanted);
-        Ok(ReadAhead::new(file, self.metadata.metadata(), &wanted))
+        let ahead = ReadAhead::new(file, self.metadata.metadata(), &wanted);
+        Ok(Some(ahead))
     }
 }
 
 impl TableFile for ParquetFile {
     fn columns(&self) -> Result<Vec<Column>, IngestError> {
-        columns_of(self.metadata.schema(), &self.path)
+        columns_of(self.metadata.schema(), self.place.path())
     }
 
     fn column_names(&self) -> Result<Option<Vec<String>>, IngestError> {
@@ -119,14 +128,14 @@ impl TableFile for ParquetFile {
     ) -> Result<Box<dyn Source>, IngestError> {
         let wanted = self.map_columns(&context.columns)?;
         Ok(Box::new(ParquetSource {
-            path: self.path.clone(),
+            place: self.place.clone(),
             metadata: self.metadata.clone(),
-            ahead: Arc::new(self.ahead(&wanted)?),
+            ahead: self.ahead(&wanted)?.map(Arc::new),
             wanted: wanted.into(),
             number,
             group: 0,
             first_row: 1,
-            pages: self.budget.meter(&self.path),
+            pages: self.budget.meter(self.place.path()),
             context: context.clone(),
         }))
     }
@@ -134,7 +143,7 @@ impl TableFile for ParquetFile {
     fn read_ahead(&self, context: &ReadContext) {
         // What is wrong with the file is told when it is opened.
         let ahead = self.map_columns(&context.columns);
-        if let Ok(ahead) = ahead.and_then(|wanted| self.ahead(&wanted)) {
+        if let Ok(Some(ahead)) = ahead.and_then(|wanted| self.ahead(&wanted)) {
             ahead.reading(0, 0.0);
         }
     }
@@ -149,7 +158,7 @@ impl TableFile for ParquetFile {
             let Some(batch) = reader.next() else {
                 continue;
             };
-            let batch = batch?;
+            let batch = self.place.explain(batch.map_err(IngestError::from))?;
             let batch = batch.slice(0, batch.num_rows().min(SAMPLED_ROWS));
             let rows = (1..=batch.num_rows() as u64)
                 .map(|line| RowId::new(0, line).0)
@@ -308,19 +317,20 @@ fn mask(metadata: &ArrowReaderMetadata, wanted: &[Option<usize>]) -> ProjectionM
 }
 
 fn open_group(
-    path: &Path,
+    place: &ParquetPlace,
     metadata: &ArrowReaderMetadata,
     (group, rows): (usize, usize),
     wanted: &[Option<usize>],
 ) -> Result<ParquetRecordBatchReader, IngestError> {
-    let file = File::open(path).map_err(|e| IngestError::io("open", path, e))?;
-    reading(path, || {
-        ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata.clone())
+    let mask = mask(metadata, wanted);
+    let bytes = place.open_group(metadata.metadata().row_group(group), &mask)?;
+    place.explain(reading(place.path(), || {
+        ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, metadata.clone())
             .with_row_groups(vec![group])
-            .with_projection(mask(metadata, wanted))
+            .with_projection(mask)
             .with_batch_size(rows)
             .build()
-    })
+    }))
 }
 
 /// The batch's columns in the order of the table's; the reader gives them in the order of the file.
@@ -338,9 +348,9 @@ fn arrays_in_order(
 }
 
 struct ParquetSource {
-    path: PathBuf,
+    place: ParquetPlace,
     metadata: ArrowReaderMetadata,
-    ahead: Arc<ReadAhead>,
+    ahead: Option<Arc<ReadAhead>>,
     wanted: Arc<[Option<usize>]>,
     number: usize,
     group: usize,
@@ -358,7 +368,7 @@ impl Source for ParquetSource {
             return Ok(None);
         }
         let rows_at_once = rows_per_batch(
-            &self.path,
+            self.place.path(),
             &self.metadata,
             self.group,
             &self.wanted,
@@ -366,7 +376,7 @@ impl Source for ParquetSource {
         )?;
         let group = self.metadata.metadata().row_group(self.group);
         let part = ParquetPart {
-            path: self.path.clone(),
+            place: self.place.clone(),
             metadata: self.metadata.clone(),
             ahead: self.ahead.clone(),
             wanted: self.wanted.clone(),
@@ -387,9 +397,9 @@ impl Source for ParquetSource {
 }
 
 struct ParquetPart {
-    path: PathBuf,
+    place: ParquetPlace,
     metadata: ArrowReaderMetadata,
-    ahead: Arc<ReadAhead>,
+    ahead: Option<Arc<ReadAhead>>,
     wanted: Arc<[Option<usize>]>,
     group: usize,
     rows_at_once: usize,
@@ -406,17 +416,20 @@ struct ParquetPart {
 impl ParquetPart {
     fn read(&mut self) -> Result<Option<RecordBatch>, IngestError> {
         let part = self.rows_read as f64 / self.rows.max(1) as f64;
-        self.ahead.reading(self.group, part);
+        if let Some(ahead) = &self.ahead {
+            ahead.reading(self.group, part);
+        }
         let reader = match &mut self.reader {
             Some(reader) => reader,
             empty => empty.insert(open_group(
-                &self.path,
+                &self.place,
                 &self.metadata,
                 (self.group, self.rows_at_once),
                 &self.wanted,
             )?),
         };
-        reading(&self.path, || Ok(reader.next().transpose()?))
+        let read = reading(self.place.path(), || Ok(reader.next().transpose()?));
+        self.place.explain(read)
     }
 }
 
