@@ -42,6 +42,16 @@ pub(crate) fn copy_file(
     Ok(content)
 }
 
+/// Copies a file of a part, wherever it is.
+pub(crate) async fn copy_part(from: &Path, to: &Path) -> Result<Content> {
+    match copy_file(from, to, |_| Ok(())) {
+        Err(BackupError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            copy_from_workers(from, to).await
+        }
+        copied => copied,
+    }
+}
+
 /// Copies a chunk file that is at workers, verified, under its name only when it is whole.
 pub(crate) async fn copy_from_workers(from: &Path, to: &Path) -> Result<Content> {
     let source = store::open_anywhere(from).await?;
@@ -117,7 +127,8 @@ fn read_all(
     }
 }
 
-fn temporary(path: &Path) -> PathBuf {
+/// What a file is called before it is whole.
+pub(crate) fn temporary(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".tmp");
     name.into()
@@ -168,4 +179,14 @@ pub(crate) fn sync(dir: &Path) -> Result<()> {
         handle.sync_all()
     };
     synced.map_err(BackupError::io("sync", dir))
+}
+
+/// Removes a directory with what is in it, if it is there.
+pub(crate) fn remove_all(dir: &Path) -> Result<()> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(BackupError::io("remove", dir)(error))
+        }
+        _ => Ok(()),
+    }
 }

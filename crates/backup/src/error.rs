@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use catalog::CatalogError;
+use remote_files::RemoteError;
 use store::StoreError;
 
 /// Why a backup or a restoration failed.
@@ -30,6 +31,49 @@ pub enum BackupError {
     InUse {
         /// The place of the backups.
         place: PathBuf,
+    },
+    /// Somebody else changes the place, in a bucket.
+    #[error(
+        "another backup into {} is under way, or was killed in the last {minutes} minutes: wait, or remove {lock} if there is none",
+        place.display()
+    )]
+    InUseInBucket {
+        /// The place of the backups.
+        place: PathBuf,
+        /// The object that says so.
+        lock: String,
+        /// How long it says so after a backup was killed.
+        minutes: u64,
+    },
+    /// Somebody wants it to end.
+    #[error(
+        "the backup was cancelled: there is none, and what was copied is of use to the next one"
+    )]
+    Cancelled,
+    /// This process stood still for so long that another backup may have begun.
+    #[error("the lock of {} is lost: this backup took no notice of it for too long; take another one", place.display())]
+    LostLock {
+        /// The place of the backups.
+        place: PathBuf,
+    },
+    /// An object store does not do what it is asked.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+    /// A place is at a URL where no backups are taken.
+    #[error(
+        "{place} is no place of backups: they are in directories, or in buckets as s3://BUCKET/PREFIX"
+    )]
+    NoBucket {
+        /// What was given.
+        place: String,
+    },
+    /// A file that a snapshot names is not in the bucket.
+    #[error(
+        "{url} is missing, so that the backup is not whole. Nothing of it was restored; another one may be (`meridian restore --list`)"
+    )]
+    MissingObject {
+        /// The object.
+        url: String,
     },
     /// The place has something else in it.
     #[error("{} has other files in it and is no place of backups: name an empty or a new directory", place.display())]

@@ -8,21 +8,27 @@
 //! PLACE/tables/<db>.<table>/<load>/...           files of parts, which never change, for all snapshots
 //! ```
 //!
-//! A snapshot is there once all its files are on the disk: its directory gets its name last. May depend on `catalog` and `store`; knows
-//! nothing of queries or rows.
+//! A snapshot is there once all its files are on the disk: its directory gets its name last. A place in a bucket of an object store has
+//! the same names; there `snapshot.json` is written last. May depend on `catalog`, `store` and `remote-files`; knows nothing of queries or
+//! rows.
 //!
 //! Invariants: a file of a part that is in the place whole is the one that its data directory has; what a snapshot names is never removed
 //! before the snapshot is; a directory that is being restored has no catalog before all other files are there.
 
+mod bucket;
+mod bucket_lock;
 mod copy;
+mod directory;
 mod error;
+mod place;
 mod restore;
 mod snapshot;
 mod take;
 
 pub use error::BackupError;
+pub use place::Place;
 pub use restore::{Restored, restore};
-pub use snapshot::{Snapshot, SnapshotFile, snapshots};
+pub use snapshot::{Snapshot, SnapshotFile};
 pub use take::{Copied, Extra, Taken, take};
 
 type Result<T> = std::result::Result<T, BackupError>;

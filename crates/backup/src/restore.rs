@@ -1,12 +1,16 @@
 //! Restoring a backup.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use catalog::CATALOG_FILE;
+use tokio::task::JoinSet;
 
 use crate::copy::{content_of, copy_file, make_dir, sync};
-use crate::snapshot::{Snapshot, SnapshotFile, snapshots};
+use crate::directory::directory;
+use crate::place::{Place, Source};
+use crate::snapshot::{Snapshot, SnapshotFile};
 use crate::take::Copied;
 use crate::{BackupError, Result};
 
@@ -22,56 +26,147 @@ pub struct Restored {
     pub kept: u64,
 }
 
+/// Files that are fetched side by side, from where that is waited for.
+const FILES_AHEAD: usize = 8;
+
 /// Makes a data directory as it was: by default that of the newest snapshot. Every file is compared with its checksum.
 ///
 /// # Errors
 /// There is no such snapshot, one of its files is damaged, or the directory has something in it. What an attempt that was ended has left
 /// is completed by the next one.
-pub fn restore(
-    place: &Path,
+pub async fn restore(
+    place: &Place,
     name: Option<&str>,
     data_dir: &Path,
     mut tell: impl FnMut(Copied),
 ) -> Result<Restored> {
-    let snapshot = find(place, name)?;
+    let snapshot = find(place, name).await?;
+    let source = place.source(&snapshot).await?;
+    if let Source::Bucket(bucket) = &source {
+        bucket.check(&snapshot)?;
+    }
     begin(data_dir, snapshot.name())?;
-    let mut told = Copied {
-        files: 0,
-        of: (snapshot.parts.len() + snapshot.own.len()) as u64,
-        bytes: 0,
+    let mut restoring = Restoring {
+        source: &source,
+        snapshot: &snapshot,
+        data_dir,
+        told: Copied {
+            files: 0,
+            of: (snapshot.parts.len() + snapshot.own.len()) as u64,
+            bytes: 0,
+        },
+        kept: 0,
+        tell: &mut tell,
     };
-    let mut kept = 0;
-    let own = snapshot.dir(place);
-    let files = { snapshot.parts.iter() }.map(|file| (place.join(&file.path), file));
+    restoring.parts().await?;
     // The catalog is the first of the snapshot's own files, and comes last.
-    let own = { snapshot.own.iter().rev() }.map(|file| (own.join(&file.path), file));
-    for (from, file) in files.chain(own) {
-        let to = data_dir.join(&file.path);
+    for file in snapshot.own.iter().rev() {
         if file.path == Path::new(CATALOG_FILE) {
             // Whoever finds a catalog finds all that it lists.
             sync(data_dir)?;
         }
-        match is_there(&to, file)? {
-            true => kept += 1,
-            false => {
-                told.bytes += file.bytes;
-                copy(&from, &to, file)?;
-            }
-        }
-        told.files += 1;
-        tell(told);
+        restoring.own(file).await?;
     }
+    let kept = restoring.kept;
     sync(data_dir)?;
     let marker = data_dir.join(MARKER);
     fs::remove_file(&marker).map_err(BackupError::io("remove", &marker))?;
     Ok(Restored { snapshot, kept })
 }
 
-fn find(place: &Path, name: Option<&str>) -> Result<Snapshot> {
-    let mut all = snapshots(place)?;
+/// A restoration that is under way.
+struct Restoring<'a, F> {
+    source: &'a Source<'a>,
+    snapshot: &'a Snapshot,
+    data_dir: &'a Path,
+    told: Copied,
+    /// Files that were there.
+    kept: u64,
+    tell: &'a mut F,
+}
+
+impl<F: FnMut(Copied)> Restoring<'_, F> {
+    /// Restores the files of parts.
+    async fn parts(&mut self) -> Result<()> {
+        let mut under_way = JoinSet::new();
+        for file in &self.snapshot.parts {
+            let to = self.data_dir.join(&file.path);
+            if is_there(&to, file)? {
+                self.kept += 1;
+                self.count(None);
+                continue;
+            }
+            make_room(&to, file)?;
+            match self.source {
+                Source::Directory(place) => {
+                    copy(&place.join(&file.path), &to, file)?;
+                    self.count(Some(file.bytes));
+                }
+                Source::Bucket(bucket) => {
+                    if under_way.len() >= FILES_AHEAD {
+                        self.fetched(&mut under_way).await?;
+                    }
+                    let (bucket, file) = (bucket.clone(), file.clone());
+                    under_way.spawn(async move {
+                        bucket.fetch(&file, false, &to).await?;
+                        Ok(file.bytes)
+                    });
+                }
+            }
+        }
+        while !under_way.is_empty() {
+            self.fetched(&mut under_way).await?;
+        }
+        Ok(())
+    }
+
+    async fn fetched(&mut self, under_way: &mut JoinSet<Result<u64>>) -> Result<()> {
+        if let Some(fetched) = under_way.join_next().await {
+            let fetched = fetched.map_err(std::io::Error::other);
+            let bytes = fetched.map_err(BackupError::io("restore", self.data_dir))??;
+            self.count(Some(bytes));
+        }
+        Ok(())
+    }
+
+    /// Restores a file that the snapshot has alone.
+    async fn own(&mut self, file: &SnapshotFile) -> Result<()> {
+        let to = self.data_dir.join(&file.path);
+        if is_there(&to, file)? {
+            self.kept += 1;
+            self.count(None);
+            return Ok(());
+        }
+        make_room(&to, file)?;
+        match self.source {
+            Source::Directory(place) => {
+                let own = directory(place).join(self.snapshot.name());
+                copy(&own.join(&file.path), &to, file)?;
+            }
+            Source::Bucket(bucket) => {
+                bucket.fetch(file, true, &to).await?;
+                if let Some(mode) = file.mode {
+                    let permissions = fs::Permissions::from_mode(mode);
+                    fs::set_permissions(&to, permissions).map_err(BackupError::io("write", &to))?;
+                }
+            }
+        }
+        self.count(Some(file.bytes));
+        Ok(())
+    }
+
+    fn count(&mut self, copied: Option<u64>) {
+        self.told.files += 1;
+        self.told.bytes += copied.unwrap_or_default();
+        (self.tell)(self.told);
+    }
+}
+
+async fn find(place: &Place, name: Option<&str>) -> Result<Snapshot> {
+    let mut all = place.snapshots().await?;
     let names: Vec<String> = all.iter().map(|it| it.name().to_owned()).collect();
     let newest = all.pop().ok_or_else(|| BackupError::Empty {
-        place: place.to_owned(),
+        place: place.name().to_owned(),
     })?;
     let Some(name) = name else {
         return Ok(newest);
@@ -80,7 +175,7 @@ fn find(place: &Path, name: Option<&str>) -> Result<Snapshot> {
     let is_meant = |snapshot: &Snapshot| [snapshot.name(), &snapshot.taken_at].contains(&name);
     let found = all.into_iter().find(is_meant);
     found.ok_or_else(|| BackupError::NoSnapshot {
-        place: place.to_owned(),
+        place: place.name().to_owned(),
         name: name.to_owned(),
         names,
     })
@@ -110,7 +205,8 @@ fn is_there(path: &Path, file: &SnapshotFile) -> Result<bool> {
     Ok(path.is_file() && file.has(content_of(path)?))
 }
 
-fn copy(from: &Path, to: &Path, file: &SnapshotFile) -> Result<()> {
+/// Makes the directory of a file, and what a part has besides its files.
+fn make_room(to: &Path, file: &SnapshotFile) -> Result<()> {
     if let Some(dir) = to.parent() {
         make_dir(dir)?;
         let readers_lock = dir.join("in_use.lock");
@@ -126,6 +222,10 @@ fn copy(from: &Path, to: &Path, file: &SnapshotFile) -> Result<()> {
             made.map_err(BackupError::io("write", &readers_lock))?;
         }
     }
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path, file: &SnapshotFile) -> Result<()> {
     copy_file(from, to, |content| match file.has(content) {
         true => Ok(()),
         false => Err(BackupError::Damaged {

@@ -1,6 +1,5 @@
 //! Snapshots: what each has, and which there are.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -10,10 +9,12 @@ use crate::{BackupError, Result};
 
 /// The version of the form of `snapshot.json`.
 const FORMAT: u32 = 1;
-const FILE: &str = "snapshot.json";
-const DIRECTORY: &str = "snapshots";
-/// What the directory of a snapshot is called before all its files are there.
-const UNFINISHED: &str = "unfinished";
+/// What a snapshot says of itself.
+pub(crate) const FILE: &str = "snapshot.json";
+/// Where snapshots are in a place.
+pub(crate) const DIRECTORY: &str = "snapshots";
+/// Where files of parts are in a place, and in a data directory.
+pub(crate) const TABLES: &str = "tables";
 
 /// What a place of backups has of one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +45,9 @@ pub struct SnapshotFile {
     pub bytes: u64,
     /// Its checksum: XXH3, 64 bits, in hexadecimal digits.
     pub checksum: String,
+    /// Who may read and write it, where that is not as of other files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<u32>,
 }
 
 impl SnapshotFile {
@@ -51,14 +55,20 @@ impl SnapshotFile {
         Self {
             path,
             bytes: content.bytes,
-            checksum: format!("{:016x}", content.checksum),
+            checksum: checksum_text(content),
+            mode: None,
         }
     }
 
     /// Whether a file has what this one had.
     pub(crate) fn has(&self, content: Content) -> bool {
-        self.bytes == content.bytes && self.checksum == format!("{:016x}", content.checksum)
+        self.bytes == content.bytes && self.checksum == checksum_text(content)
     }
+}
+
+/// A checksum as it is written.
+pub(crate) fn checksum_text(content: Content) -> String {
+    format!("{:016x}", content.checksum)
 }
 
 impl Snapshot {
@@ -86,32 +96,19 @@ impl Snapshot {
         files.map(|file| file.bytes).sum()
     }
 
-    /// Where the files are that the snapshot has alone.
-    pub(crate) fn dir(&self, place: &Path) -> PathBuf {
-        directory(place).join(&self.name)
-    }
-
-    /// Writes what it has into its directory, which is still the unfinished one.
-    pub(crate) fn write(&self, place: &Path) -> Result<()> {
-        let path = unfinished(place).join(FILE);
-        let text = serde_json::to_vec_pretty(self).map_err(|error| BackupError::BadSnapshot {
-            path: path.clone(),
+    /// What it has, as a text. `path` is where that goes.
+    pub(crate) fn text(&self, path: &Path) -> Result<Vec<u8>> {
+        serde_json::to_vec_pretty(self).map_err(|error| BackupError::BadSnapshot {
+            path: path.to_owned(),
             why: error.to_string(),
-        })?;
-        let written = catalog::writable_file()
-            .create(true)
-            .truncate(true)
-            .open(&path)
-            .and_then(|mut file| std::io::Write::write_all(&mut file, &text));
-        written.map_err(BackupError::io("write", &path))
+        })
     }
 
-    fn read(place: &Path, name: &str) -> Result<Self> {
-        let path = directory(place).join(name).join(FILE);
-        let text = fs::read(&path).map_err(BackupError::io("read", &path))?;
-        let read: std::result::Result<Self, _> = serde_json::from_slice(&text);
+    /// Reads the text of a snapshot of the name, which is at `path`.
+    pub(crate) fn parse(text: &[u8], name: &str, path: &Path) -> Result<Self> {
+        let read: std::result::Result<Self, _> = serde_json::from_slice(text);
         let bad = |why: String| BackupError::BadSnapshot {
-            path: path.clone(),
+            path: path.to_owned(),
             why,
         };
         let snapshot = read.map_err(|error| bad(error.to_string()))?;
@@ -134,41 +131,11 @@ impl Snapshot {
     }
 }
 
+/// Whether a name is one of a snapshot: a time.
+pub(crate) fn is_name(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_digit())
+}
+
 fn name_of(taken_at: &str) -> String {
     taken_at.replace(['-', ':'], "")
-}
-
-pub(crate) fn directory(place: &Path) -> PathBuf {
-    place.join(DIRECTORY)
-}
-
-/// Where a snapshot is put together.
-pub(crate) fn unfinished(place: &Path) -> PathBuf {
-    directory(place).join(UNFINISHED)
-}
-
-/// The snapshots of a place, the oldest first.
-///
-/// # Errors
-/// The place cannot be read, or one of them is damaged.
-pub fn snapshots(place: &Path) -> Result<Vec<Snapshot>> {
-    let directory = directory(place);
-    let mut names = Vec::new();
-    match fs::read_dir(&directory) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(vec![]),
-        Err(error) => return Err(BackupError::io("read", &directory)(error)),
-        Ok(entries) => {
-            for entry in entries {
-                let entry = entry.map_err(BackupError::io("read", &directory))?;
-                names.extend(entry.file_name().into_string());
-            }
-        }
-    }
-    // The names are times.
-    names.retain(|name| name.starts_with(|first: char| first.is_ascii_digit()));
-    names.sort();
-    names
-        .iter()
-        .map(|name| Snapshot::read(place, name))
-        .collect()
 }

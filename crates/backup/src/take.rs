@@ -1,19 +1,19 @@
 //! Taking a backup.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::{self, TryLockError};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use catalog::{CATALOG_FILE, Catalog, LoadId, copy_catalog, copy_database, utc_text};
 use store::{LoadDir, MANIFEST_FILE};
 
-use crate::copy::{content_of, copy_file, copy_from_workers, files_below, make_dir, sync};
-use crate::snapshot::{Snapshot, SnapshotFile, directory, snapshots, unfinished};
+use crate::copy::{content_of, copy_file, files_below, make_dir, remove_all};
+use crate::place::{Place, Target};
+use crate::snapshot::{Snapshot, SnapshotFile};
 use crate::{BackupError, Result};
 
-const LOCK_FILE: &str = "backup.lock";
-const TABLES: &str = "tables";
 /// The file on which readers of a part hold a lock, which has no content.
 const READERS_LOCK: &str = "in_use.lock";
 /// How often parts are looked up anew that were replaced between being listed and being held.
@@ -65,20 +65,32 @@ struct HeldPart {
 /// Something cannot be read or written. What was copied until then is of use to the next backup.
 pub async fn take(
     data_dir: &Path,
-    place: &Path,
+    place: &Place,
     extras: &[Extra],
     keep: Option<usize>,
     mut tell: impl FnMut(Copied),
 ) -> Result<Taken> {
     let source = Catalog::open(data_dir).await?;
     source.close().await;
-    check_place(data_dir, place)?;
-    make_dir(&directory(place))?;
-    let _lock = lock(place)?;
-    let before = snapshots(place)?;
-    let unfinished = unfinished(place);
-    remove_all(&unfinished)?;
-    make_dir(&unfinished)?;
+    let target = place.begin(data_dir).await?;
+    let taking = Box::pin(take_into(&target, data_dir, extras, keep, &mut tell));
+    let taken = tokio::select! {
+        taken = taking => taken,
+        () = target.cancelled() => Err(BackupError::Cancelled),
+    };
+    target.end().await;
+    taken
+}
+
+async fn take_into(
+    target: &Target<'_>,
+    data_dir: &Path,
+    extras: &[Extra],
+    keep: Option<usize>,
+    tell: &mut impl FnMut(Copied),
+) -> Result<Taken> {
+    let before = target.place().snapshots().await?;
+    let unfinished = target.unfinished();
     let mut snapshot = Snapshot::new(next_time(&before));
     let parts = hold_parts(data_dir, &unfinished, &mut snapshot).await?;
     let known: HashMap<&PathBuf, &SnapshotFile> = { before.iter() }
@@ -86,10 +98,15 @@ pub async fn take(
         .map(|file| (&file.path, file))
         .collect();
     for part in &parts {
-        check_history(data_dir, place, part, &known)?;
+        check_history(data_dir, target.place().name(), part, &known)?;
     }
-    let copying = copy_parts(place, &parts, &known, &mut snapshot, &mut tell);
-    let (copied_files, copied_bytes) = copying.await?;
+    let mut wanted = Vec::new();
+    for part in &parts {
+        let names = names_of(part)?.into_iter();
+        wanted.extend(names.map(|name| (part.dir.path().join(&name), part.within.join(&name))));
+    }
+    let copying = target.copy_parts(wanted, &known, &mut snapshot.parts, tell);
+    let (copied_files, copied_bytes) = Box::pin(copying).await?;
     drop(parts);
     let catalog = unfinished.join(CATALOG_FILE);
     let content = content_of(&catalog)?;
@@ -98,13 +115,9 @@ pub async fn take(
         own.push(copy_extra(data_dir, &unfinished, extra).await?);
     }
     snapshot.own = own;
-    snapshot.write(place)?;
-    sync(place)?;
-    let finished = snapshot.dir(place);
-    fs::rename(&unfinished, &finished).map_err(BackupError::io("write", &finished))?;
-    sync(place)?;
+    target.publish(&snapshot).await?;
     let removed = match keep {
-        Some(keep) => remove_oldest(place, keep)?,
+        Some(keep) => target.remove_oldest(keep).await?,
         None => vec![],
     };
     Ok(Taken {
@@ -113,51 +126,6 @@ pub async fn take(
         copied_bytes,
         removed,
     })
-}
-
-/// Whether backups may go there.
-fn check_place(data_dir: &Path, place: &Path) -> Result<()> {
-    let absolute = |path: &Path| {
-        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        fs::canonicalize(&path).unwrap_or(path)
-    };
-    let (dir, target) = (absolute(data_dir), absolute(place));
-    if target.starts_with(&dir) || dir.starts_with(&target) {
-        return Err(BackupError::Within {
-            dir: data_dir.to_owned(),
-            place: place.to_owned(),
-        });
-    }
-    if directory(place).is_dir() {
-        return Ok(());
-    }
-    let is_empty = match fs::read_dir(place) {
-        Ok(mut entries) => entries.next().is_none(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
-        Err(error) => return Err(BackupError::io("read", place)(error)),
-    };
-    match is_empty {
-        true => Ok(()),
-        false => Err(BackupError::NotAPlace {
-            place: place.to_owned(),
-        }),
-    }
-}
-
-fn lock(place: &Path) -> Result<fs::File> {
-    let path = place.join(LOCK_FILE);
-    let lock = catalog::writable_file()
-        .create(true)
-        .truncate(false)
-        .open(&path)
-        .map_err(BackupError::io("write", &path))?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => Err(BackupError::InUse {
-            place: place.to_owned(),
-        }),
-        Err(TryLockError::Error(error)) => Err(BackupError::io("lock", &path)(error)),
-    }
 }
 
 /// Now, or the second after the last snapshot: their names are in order.
@@ -261,55 +229,6 @@ fn check_history(
     Ok(())
 }
 
-/// Copies the files of parts that the place does not have.
-async fn copy_parts(
-    place: &Path,
-    parts: &[HeldPart],
-    known: &HashMap<&PathBuf, &SnapshotFile>,
-    snapshot: &mut Snapshot,
-    tell: &mut impl FnMut(Copied),
-) -> Result<(u64, u64)> {
-    let mut wanted = Vec::new();
-    for part in parts {
-        let names = names_of(part)?.into_iter();
-        wanted.extend(names.map(|name| (part.dir.path().join(&name), part.within.join(&name))));
-    }
-    let mut told = Copied {
-        files: 0,
-        of: wanted.len() as u64,
-        bytes: 0,
-    };
-    let mut copied = 0;
-    for (from, within) in wanted {
-        let to = place.join(&within);
-        let there = fs::metadata(&to).ok().map(|metadata| metadata.len());
-        // A file of an unfinished backup is in no list, and copied again.
-        let file = match known.get(&within) {
-            Some(&file) if there == Some(file.bytes) => file.clone(),
-            _ => {
-                if let Some(dir) = to.parent() {
-                    make_dir(dir)?;
-                }
-                let content = match copy_file(&from, &to, |_| Ok(())) {
-                    Err(BackupError::Io { source, .. })
-                        if source.kind() == std::io::ErrorKind::NotFound =>
-                    {
-                        copy_from_workers(&from, &to).await?
-                    }
-                    copied => copied?,
-                };
-                copied += 1;
-                told.bytes += content.bytes;
-                SnapshotFile::new(within, content)
-            }
-        };
-        snapshot.parts.push(file);
-        told.files += 1;
-        tell(told);
-    }
-    Ok((copied, told.bytes))
-}
-
 /// The files of a part, wherever they are.
 fn names_of(part: &HeldPart) -> Result<BTreeSet<PathBuf>> {
     let name = |file| Some(part.dir.chunk_path(file).file_name()?.into());
@@ -335,59 +254,11 @@ async fn copy_extra(data_dir: &Path, unfinished: &Path, extra: &Extra) -> Result
         false => copy_file(&from, &to, |_| Ok(()))?,
     };
     let mode = fs::metadata(&from).map_err(BackupError::io("read", &from))?;
-    fs::set_permissions(&to, mode.permissions()).map_err(BackupError::io("write", &to))?;
-    Ok(SnapshotFile::new(extra.path.clone(), content))
-}
-
-/// Removes all but the newest snapshots, and the files of parts that only those had.
-fn remove_oldest(place: &Path, keep: usize) -> Result<Vec<String>> {
-    let mut all = snapshots(place)?;
-    let old: Vec<Snapshot> = all.drain(..all.len().saturating_sub(keep)).collect();
-    for snapshot in &old {
-        // It has no name before it has lost a file.
-        let unfinished = unfinished(place);
-        remove_all(&unfinished)?;
-        let dir = snapshot.dir(place);
-        fs::rename(&dir, &unfinished).map_err(BackupError::io("remove", &dir))?;
-        remove_all(&unfinished)?;
-    }
-    sync(place)?;
-    let wanted: BTreeSet<&PathBuf> = { all.iter() }
-        .flat_map(|snapshot| &snapshot.parts)
-        .map(|file| &file.path)
-        .collect();
-    let tables = place.join(TABLES);
-    if tables.is_dir() {
-        for name in files_below(&tables)? {
-            let within = Path::new(TABLES).join(name);
-            if !wanted.contains(&within) {
-                let path = place.join(&within);
-                fs::remove_file(&path).map_err(BackupError::io("remove", &path))?;
-                remove_empty_above(&path, &tables);
-            }
-        }
-    }
-    Ok(old
-        .iter()
-        .map(|snapshot| snapshot.name().to_owned())
-        .collect())
-}
-
-/// Removes the directories above a file that have nothing in them any more.
-fn remove_empty_above(path: &Path, until: &Path) {
-    for dir in path.ancestors().skip(1) {
-        // One that has something in it stays.
-        if dir == until || fs::remove_dir(dir).is_err() {
-            return;
-        }
-    }
-}
-
-fn remove_all(dir: &Path) -> Result<()> {
-    match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(BackupError::io("remove", dir)(error))
-        }
-        _ => Ok(()),
-    }
+    let permissions = mode.permissions();
+    let mode = permissions.mode() & 0o777;
+    fs::set_permissions(&to, permissions).map_err(BackupError::io("write", &to))?;
+    Ok(SnapshotFile {
+        mode: Some(mode),
+        ..SnapshotFile::new(extra.path.clone(), content)
+    })
 }

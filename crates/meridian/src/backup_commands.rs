@@ -4,9 +4,10 @@ use std::io::{IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use backup::{Copied, Extra, Snapshot};
+use backup::{Copied, Extra, Place, Snapshot};
 use clap::Args;
 use ingest::{grouped, size};
+use remote_files::{Client, Settings, is_url};
 
 use crate::check::{self, CheckArguments};
 use crate::console::{remark, tell};
@@ -27,7 +28,8 @@ pub struct BackupArguments {
     /// No progress.
     #[arg(long, short)]
     quiet: bool,
-    /// Where backups are: a directory that is new, or that has earlier ones.
+    /// Where backups are: a directory that is new, or that has earlier ones; or s3://BUCKET/PREFIX, with the credentials, the region and the
+    /// endpoint of AWS's tools (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL).
     #[arg(value_name = "PLACE")]
     place: PathBuf,
 }
@@ -55,7 +57,7 @@ pub struct RestoreArguments {
     /// No progress.
     #[arg(long, short)]
     quiet: bool,
-    /// Where the backups are.
+    /// Where the backups are: a directory, or s3://BUCKET/PREFIX.
     #[arg(value_name = "PLACE")]
     place: PathBuf,
 }
@@ -66,10 +68,13 @@ pub fn back_up(arguments: &BackupArguments) -> Result<(), Failure> {
     let extras = extras(&arguments.data)?;
     let mut progress = ProgressLine::new(arguments.quiet);
     let keep = arguments.keep.map(|keep| keep as usize);
-    let taking = backup::take(&arguments.data, &arguments.place, &extras, keep, |copied| {
-        progress.show(copied)
+    let taken = runtime.block_on(async {
+        let place = place_of(&arguments.place)?;
+        let taking = backup::take(&arguments.data, &place, &extras, keep, |copied| {
+            progress.show(copied)
+        });
+        Ok::<_, Failure>(taking.await?)
     });
-    let taken = runtime.block_on(taking);
     progress.end();
     let taken = taken?;
     let snapshot = &taken.snapshot;
@@ -98,8 +103,12 @@ pub fn restore(arguments: &RestoreArguments) -> Result<(), Failure> {
         return list(&arguments.place);
     };
     let mut progress = ProgressLine::new(arguments.quiet);
-    let restored = backup::restore(&arguments.place, arguments.at.as_deref(), data, |copied| {
-        progress.show(copied);
+    let runtime = tokio::runtime::Runtime::new()?;
+    let restored = runtime.block_on(async {
+        let place = place_of(&arguments.place)?;
+        let name = arguments.at.as_deref();
+        let restoring = backup::restore(&place, name, data, |copied| progress.show(copied));
+        Ok::<_, Failure>(restoring.await?)
     });
     progress.end();
     let restored = restored?;
@@ -118,8 +127,20 @@ pub fn restore(arguments: &RestoreArguments) -> Result<(), Failure> {
     }
 }
 
+/// Where backups are: in a directory, or in a bucket.
+fn place_of(place: &Path) -> Result<Place, Failure> {
+    match place.to_str().filter(|text| is_url(text)) {
+        Some(url) => {
+            let client = Client::new(Settings::of_environment(false)?);
+            Ok(Place::at_url(client, url)?)
+        }
+        None => Ok(Place::Directory(place.to_owned())),
+    }
+}
+
 fn list(place: &Path) -> Result<(), Failure> {
-    let snapshots = backup::snapshots(place)?;
+    let runtime = tokio::runtime::Runtime::new()?;
+    let snapshots = runtime.block_on(place_of(place)?.snapshots())?;
     if snapshots.is_empty() {
         return Err(backup::BackupError::Empty {
             place: place.to_owned(),
