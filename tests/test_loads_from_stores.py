@@ -235,7 +235,9 @@ def test_names_that_lead_nowhere_are_told(meridian: Meridian, store: Store, surv
     ]:
         outcome = load(meridian, store, tmp_path / "data", url)
         assert "sesame" not in assert_rejected(outcome, *words)
-    assert_rejected(load(meridian, store, tmp_path / "data", f"{bucket}/dr1/stars.fits", headers=True), "--headers reads local files")
+    arguments = load_arguments(tmp_path / "data", "sky", "Keyword", headers=True)
+    outcome = meridian.run(*arguments, f"{survey}/stars.fits", env=store.environment())
+    assert_rejected(outcome, "--headers reads local files")
     assert not (tmp_path / "data").exists()
 
 
@@ -262,14 +264,17 @@ def test_whoever_may_not_read_is_told_why(meridian: Meridian, store: Store, surv
 
 def test_buckets_that_everybody_may_read(meridian: Meridian, store: Store, survey: str, files: Path, tmp_path: Path) -> None:
     nobody = store.environment(AWS_ACCESS_KEY_ID=None, AWS_SECRET_ACCESS_KEY=None)
+    for part in range(3):
+        store.admin.put_object_acl(Bucket=store.BUCKET, Key=f"dr1/part{part}.parquet", ACL="public-read")
     before = len(store.proxy.requests)
     with store.without_signatures():
         outcome = load(meridian, store, tmp_path / "data", f"{survey}/part*.parquet", env=nobody, no_sign_request=True)
     assert outcome.status == 0, outcome.complaint
     assert loaded(meridian, tmp_path / "data") == wanted(files)
     assert not any("authorization" in map(str.lower, request.headers) for request in store.since(before))
-    refused = load(meridian, store, tmp_path / "other", f"{survey}/part*.parquet", env=nobody, no_sign_request=True)
-    assert_rejected(refused, "denied", "--no-sign-request")
+    with store.faults(lambda _: Fault(status=403, code="AccessDenied")):
+        refused = load(meridian, store, tmp_path / "other", f"{survey}/part*.parquet", env=nobody, no_sign_request=True)
+    assert_rejected(refused, "denied (AccessDenied)", "--no-sign-request")
 
 
 def test_profiles_and_encrypted_connections(meridian: Meridian, store: Store, survey: str, files: Path, tmp_path: Path) -> None:
@@ -342,7 +347,7 @@ class FileServer:
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         self.asked.append((handler.path, handler.headers.get("range")))
-        if handler.path == "/moved":
+        if handler.path.startswith("/moved"):
             handler.send_response(302)
             handler.send_header("Location", "/stars.csv?signature=not-to-be-shown")
             handler.send_header("Content-Length", "0")

@@ -321,6 +321,16 @@ impl BucketTarget {
     }
 
     pub async fn end(self) {
+        let Bucket {
+            client,
+            bucket,
+            prefix,
+            ..
+        } = &self.bucket;
+        if self.lock.check().is_ok() {
+            // One was begun twice, where the first answer was lost. If that fails now, the next backup does it.
+            let _ = client.abort_uploads(bucket, prefix).await;
+        }
         self.lock.release().await;
     }
 }
