@@ -205,7 +205,8 @@ pub struct Part {
     pub loaded_at: String,
     /// What it was loaded from; empty where that is not known.
     pub source: String,
-    /// The parts that it was merged from, by the numbers under which they were loaded, ascending; none for one that was loaded.
+    /// The parts that it was merged from, by the numbers under which they were loaded, ascending; none for one that was loaded. Of a
+    /// director's part that has taken the places of others as it grew by a few rows at a time, the latest of them, itself among them.
     #[serde(default)]
     pub merged_from: Vec<LoadId>,
 }

@@ -1,5 +1,6 @@
 //! The directors that a child or match table hangs on, and the director's other children.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -137,6 +138,7 @@ impl Directors {
         let own: Vec<PathBuf> = earlier.dirs.iter().map(LoadDir::index_dir).collect();
         Ok(Some(EarlierKeys {
             own: KeyMap::open(&own, memory)?,
+            before: HashSet::new(),
             orphans: KeyMap::open(&earlier.orphans, memory / 4)?,
         }))
     }

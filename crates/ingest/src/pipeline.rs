@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use catalog::{Chunk, Column, TableKind};
 use sky::Angle;
-use store::{LoadDir, arrow_schema};
+use store::{Durability, LoadDir, arrow_schema};
 use tokio::runtime::Handle;
 
 use crate::directors::Directors;
@@ -18,6 +18,7 @@ use crate::memory::MemoryBudget;
 use crate::pace::Pace;
 use crate::place::child::ChildPlacement;
 use crate::place::director::DirectorPlacement;
+use crate::place::key_run::IndexTarget;
 use crate::place::matches::{MatchPlacement, home_fields};
 use crate::place::replicated::ReplicatedPlacement;
 use crate::place::{PlaceContext, PlacedRows, Placement};
@@ -80,7 +81,7 @@ impl Pipeline {
                 chunker: Arc::new(cut.chunker()?),
                 overlap: Angle::from_degrees(cut.overlap_deg),
                 spill_dir,
-                index_dir: load_dir.index_dir(),
+                index: IndexTarget::Directory(load_dir.index_dir()),
             },
             columns: plan.columns,
             kind: plan.kind,
@@ -106,7 +107,7 @@ impl Pipeline {
             Roles::Child(columns) => Box::new(ChildPlacement::new(
                 context,
                 columns,
-                directors.parent(memory)?,
+                Arc::new(directors.parent(memory)?),
             )),
             Roles::Match { keys } => {
                 let ends = directors.ends(keys, &context, memory)?;
@@ -216,6 +217,7 @@ impl Pipeline {
             runtime,
             progress: &self.context.read.progress,
             pace: &Pace::new(None),
+            durability: Durability::WithName,
         };
         write_files(&writer, self.kind)
     }

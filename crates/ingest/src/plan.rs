@@ -196,13 +196,7 @@ impl TablePlan {
     /// The columns as readers see them. What a director needs in every row may be NULL to them: the director's
     /// placement rejects such rows and says so in its own words.
     pub(crate) fn columns_to_read(&self) -> Vec<Column> {
-        let mut columns = self.columns.clone();
-        if let Roles::Director { key, positions } = self.roles {
-            for column in [key, positions.ra, positions.dec] {
-                columns[column].nullable = true;
-            }
-        }
-        columns
+        columns_to_read(&self.columns, self.roles)
     }
 
     /// The number of the position columns.
@@ -231,6 +225,17 @@ impl TablePlan {
         };
         key.map(|key| self.columns[key].name.clone())
     }
+}
+
+/// Columns that play these parts, as readers see them: see [`TablePlan::columns_to_read`].
+pub(crate) fn columns_to_read(columns: &[Column], roles: Roles) -> Vec<Column> {
+    let mut columns = columns.to_vec();
+    if let Roles::Director { key, positions } = roles {
+        for column in [key, positions.ra, positions.dec] {
+            columns[column].nullable = true;
+        }
+    }
+    columns
 }
 
 fn wrong(sentence: impl Into<String>) -> IngestError {

@@ -10,8 +10,8 @@ use arrow::datatypes::SchemaRef;
 use catalog::{Chunk, OverlapFile, REPLICATED_CHUNK};
 use sky::ChunkId;
 use store::{
-    ChunkSection, DirectoryBuilder, FileSummary, LoadDir, StoreError, write_chunk_file_with,
-    write_packed_file_with,
+    ChunkSection, DirectoryBuilder, Durability, FileSummary, LoadDir, StoreError,
+    write_chunk_file_with, write_packed_file_with,
 };
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -41,6 +41,8 @@ pub(crate) struct ChunkWriter<'a> {
     pub writers: usize,
     /// How fast rows may be written.
     pub pace: &'a Pace,
+    /// When the files are on the disk.
+    pub durability: Durability,
 }
 
 /// What became of the rows of one chunk.
@@ -224,14 +226,15 @@ impl ChunkWriter<'_> {
         receiver: mpsc::Receiver<Result<RecordBatch, std::io::Error>>,
         directory: Arc<Mutex<Vec<SurveyedChunk>>>,
     ) -> JoinHandle<Result<Vec<(ChunkId, FileSummary)>, StoreError>> {
-        let (path, schema) = (path.to_path_buf(), self.schema.clone());
+        let (path, schema, durability) = (path.to_path_buf(), self.schema.clone(), self.durability);
         let batches = futures::stream::unfold(receiver, |mut receiver| async move {
             receiver.recv().await.map(|batch| (batch, receiver))
         });
         self.runtime.spawn(async move {
             if is_packed {
                 let sections = || finish_survey(&directory);
-                let packed = write_packed_file_with(&path, schema, batches, sections).await?;
+                let packed =
+                    write_packed_file_with(&path, schema, batches, durability, sections).await?;
                 return Ok(packed.chunks);
             }
             let mut chunk = None;
@@ -242,7 +245,8 @@ impl ChunkWriter<'_> {
                 chunk = id;
                 Ok(directory.unwrap_or_default())
             };
-            let written = write_chunk_file_with(&path, schema, batches, directory).await?;
+            let written =
+                write_chunk_file_with(&path, schema, batches, durability, directory).await?;
             Ok(chunk.map(|chunk| (chunk, written)).into_iter().collect())
         })
     }

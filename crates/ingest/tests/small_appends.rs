@@ -36,12 +36,24 @@ async fn table(catalog: &Catalog) -> Table {
     catalog.table("sky", "Spot").await.unwrap().unwrap()
 }
 
-fn small(rows: RecordBatch) -> SmallRows {
+fn small(table: &Table, rows: RecordBatch) -> SmallRows {
     SmallRows {
         rows,
+        columns: table.spec.columns.clone(),
         name: "rows".to_owned(),
         source: "a test".to_owned(),
     }
+}
+
+/// Appends the rows of one statement, made for a table as it is here.
+async fn append(
+    appending: &mut SmallAppends,
+    table: &Table,
+    rows: RecordBatch,
+) -> Result<(), IngestError> {
+    let outcomes = appending.append(vec![small(table, rows)]).await?;
+    assert_eq!(outcomes.len(), 1);
+    outcomes.into_iter().collect()
 }
 
 fn compaction(sky: &Sky) -> CompactRequest {
@@ -104,15 +116,13 @@ async fn rows_are_there_in_their_order_whoever_appends() {
                 compact_with(&catalog, compaction(&sky), progress)
                     .await
                     .unwrap();
-                appending[who]
-                    .append(&then, &small(batch(rows)))
+                append(&mut appending[who], &then, batch(rows))
                     .await
                     .unwrap();
             }
             _ => {
                 let now = table(&catalog).await;
-                appending[who]
-                    .append(&now, &small(batch(rows)))
+                append(&mut appending[who], &now, batch(rows))
                     .await
                     .unwrap();
             }
@@ -149,7 +159,7 @@ async fn equal_appends_leave_few_parts() {
     let mut appending = SmallAppends::new(&catalog, "sky", "Spot");
     for rows in all[40..].chunks(10) {
         let now = table(&catalog).await;
-        appending.append(&now, &small(batch(rows))).await.unwrap();
+        append(&mut appending, &now, batch(rows)).await.unwrap();
         appending.prepare().await.unwrap();
         let parts = table(&catalog).await.parts;
         assert!(parts.len() <= 9, "{parts:?}");
@@ -168,7 +178,7 @@ async fn parts_that_are_being_merged_are_left_alone() {
     let mut appending = SmallAppends::new(&catalog, "sky", "Spot");
     let mut append = async |rows: &[Row]| {
         let now = table(&catalog).await;
-        appending.append(&now, &small(batch(rows))).await.unwrap();
+        append(&mut appending, &now, batch(rows)).await.unwrap();
         table(&catalog).await.part_numbers()
     };
     let first = append(&all[10..20]).await;
@@ -193,17 +203,17 @@ async fn parts_that_are_being_merged_are_left_alone() {
 async fn what_cannot_be_stored_leaves_nothing() {
     let sky = Sky::new();
     let all = stars(20, 3);
-    let catalog = spots(&sky, &all[..10]).await;
+    // A column that may not be NULL.
+    let mut first = request(&sky, &all[..10]);
+    first.nullable = ["parent", "ra", "dec", "name"].map(str::to_owned).to_vec();
+    load(first).await.unwrap();
+    let catalog = Catalog::open(&sky.data()).await.unwrap();
     let mut appending = SmallAppends::new(&catalog, "sky", "Spot");
     let now = table(&catalog).await;
     let id = |values: Vec<Option<i64>>| Arc::new(Int64Array::from(values)) as ArrayRef;
     let missing = RecordBatch::try_from_iter_with_nullable([("id", id(vec![Some(1), None]), true)]);
     let before = directories(&sky);
-    // A column that may not be NULL, if the file said so.
-    let mut strict = now.clone();
-    strict.spec.columns[0].nullable = false;
-    let error = appending
-        .append(&strict, &small(missing.unwrap()))
+    let error = append(&mut appending, &now, missing.unwrap())
         .await
         .unwrap_err();
     let IngestError::TooManyRejected { why, examples, .. } = &error else {
@@ -214,8 +224,7 @@ async fn what_cannot_be_stored_leaves_nothing() {
     // The table is another one meanwhile.
     let mut other = now.clone();
     other.spec.columns[1].name = "father".to_owned();
-    let error = appending
-        .append(&other, &small(batch(&all[10..])))
+    let error = append(&mut appending, &other, batch(&all[10..]))
         .await
         .unwrap_err();
     assert!(error.is_change(), "{error}");
@@ -231,7 +240,7 @@ async fn what_cannot_be_stored_leaves_nothing() {
         ),
     ];
     let rows = RecordBatch::try_from_iter(values).unwrap();
-    appending.append(&now, &small(rows)).await.unwrap();
+    append(&mut appending, &now, rows).await.unwrap();
     let expected = Row {
         id: 9,
         parent: None,
@@ -251,7 +260,7 @@ async fn loads_that_were_begun_may_be_removed_by_others() {
     let mut appending = SmallAppends::new(&catalog, "sky", "Spot");
     for rows in all[10..60].chunks(10) {
         let now = table(&catalog).await;
-        appending.append(&now, &small(batch(rows))).await.unwrap();
+        append(&mut appending, &now, batch(rows)).await.unwrap();
         appending.prepare().await.unwrap();
     }
     assert!(
@@ -268,8 +277,7 @@ async fn loads_that_were_begun_may_be_removed_by_others() {
     load(more).await.unwrap();
     assert_eq!(catalog.unpublished_loads("sky", "Spot").await.unwrap(), []);
     let now = table(&catalog).await;
-    appending
-        .append(&now, &small(batch(&all[70..])))
+    append(&mut appending, &now, batch(&all[70..]))
         .await
         .unwrap();
     assert_eq!(rows_of(&sky).await, all);

@@ -9,6 +9,15 @@ use catalog::writable_file;
 
 use crate::StoreError;
 
+/// When what is written is on the disk for certain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// As soon as the file has its name.
+    WithName,
+    /// When [`crate::LoadDir::sync`] has returned, which is for the caller to call: for few files that are synced together.
+    WithDirectory,
+}
+
 /// Syncs a directory, so that the names in it survive a power cut, or a file.
 pub(crate) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
     File::open(dir)
@@ -79,6 +88,18 @@ impl TemporaryFile {
     /// The final name.
     pub(crate) fn target(&self) -> &Path {
         &self.target
+    }
+
+    /// Gives the file its final name.
+    pub(crate) fn publish_with(
+        self,
+        file: &File,
+        durability: Durability,
+    ) -> Result<(), StoreError> {
+        match durability {
+            Durability::WithName => self.publish(file),
+            Durability::WithDirectory => self.publish_unsynced(),
+        }
     }
 
     /// Syncs the file, gives it its final name and syncs the directory.

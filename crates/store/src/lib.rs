@@ -55,6 +55,7 @@ pub use chunk_file::ChunkFile;
 pub use condition::{Hint, RowCondition};
 pub use decoded_blocks::DecodedBlocks;
 pub use directory::{Directory, DirectoryBuilder, SubChunkRange};
+pub use durable::Durability;
 pub use error::StoreError;
 pub use index::{DirectorIndex, IndexEntries, IndexEntry, IndexSummary, IndexWriter};
 pub use joint_scan::scan_files;
@@ -70,5 +71,5 @@ pub use schema::{arrow_schema, numbers_in_file};
 pub use sorted::Sorted;
 pub use write::{
     FileSummary, PackedSummary, ROWS_PER_BLOCK, write_chunk_file, write_chunk_file_with,
-    write_packed_file_with, write_rows_unsynced,
+    write_packed_file_with,
 };

@@ -121,15 +121,17 @@ impl LoadDir {
         })
     }
 
-    /// Syncs the files that are in the directory, it and its name.
+    /// Syncs the files that are in the directory, those of the index, the directories and their names.
     pub fn sync(&self) -> Result<(), StoreError> {
-        let read = |error: io::Error| StoreError::io("read", &self.path)(error);
         let mut synced = vec![parent(&self.path).to_owned(), self.path.clone()];
-        for entry in fs::read_dir(&self.path).map_err(read)? {
-            let entry = entry.map_err(read)?;
-            // The lock has nothing in it.
-            if entry.file_name() != LOCK_FILE {
-                synced.push(entry.path());
+        for dir in [&self.path, &self.index_dir()] {
+            let read = |error: io::Error| StoreError::io("read", dir)(error);
+            for entry in fs::read_dir(dir).map_err(read)? {
+                let entry = entry.map_err(read)?;
+                // The lock has nothing in it.
+                if entry.file_name() != LOCK_FILE {
+                    synced.push(entry.path());
+                }
             }
         }
         sync_together(&synced)

@@ -21,7 +21,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::block_file::{BLOCK_SIZE, BlockWriter};
 use crate::block_statistics;
 use crate::blocks::Blocks;
-use crate::durable::TemporaryFile;
+use crate::durable::{Durability, TemporaryFile};
 use crate::layout::chunk_layout;
 use crate::packed::{PackedChunk, PackedDirectory, share_of_bytes};
 use crate::session::session;
@@ -62,7 +62,8 @@ where
     S: Stream<Item = Result<RecordBatch, E>> + Send + 'static,
     E: Error + Send + Sync + 'static,
 {
-    write_chunk_file_with(path, schema, batches, move || Ok(directory)).await
+    let durability = Durability::WithName;
+    write_chunk_file_with(path, schema, batches, durability, move || Ok(directory)).await
 }
 
 /// What was written of several chunks into one file.
@@ -84,6 +85,7 @@ pub async fn write_packed_file_with<S, E, D>(
     path: &Path,
     schema: SchemaRef,
     batches: S,
+    durability: Durability,
     sections: D,
 ) -> Result<PackedSummary, StoreError>
 where
@@ -97,7 +99,7 @@ where
         chunks.extend_from_slice(packed.chunks());
         Ok(FileDirectory::Packed(packed))
     };
-    let file = write_file(path, schema, batches, directory).await?;
+    let file = write_file(path, schema, batches, durability, directory).await?;
     let of_chunk = |chunk: PackedChunk| {
         let summary = FileSummary {
             rows: chunk.rows.end - chunk.rows.start,
@@ -115,8 +117,8 @@ where
 /// Writes a chunk file from batches that have the columns of `schema`, in the order of the rows;
 /// `directory` is requested once they have all gone by.
 ///
-/// The file appears under its name complete or not at all: it is written as `NAME.tmp`, synced and
-/// renamed. An error, a full disk or dropping the future removes what was written. A few megabytes
+/// The file appears under its name complete or not at all: it is written as `NAME.tmp`, synced (unless that is done
+/// for the whole directory) and renamed. An error, a full disk or dropping the future removes what was written. A few megabytes
 /// for each column are held in memory. Compression runs on the Tokio runtime of the caller, on as
 /// many threads as it has.
 ///
@@ -129,6 +131,7 @@ pub async fn write_chunk_file_with<S, E, D>(
     path: &Path,
     schema: SchemaRef,
     batches: S,
+    durability: Durability,
     directory: D,
 ) -> Result<FileSummary, StoreError>
 where
@@ -136,27 +139,10 @@ where
     E: Error + Send + Sync + 'static,
     D: FnOnce() -> Result<Directory, StoreError>,
 {
-    write_file(path, schema, batches, || {
+    write_file(path, schema, batches, durability, || {
         directory().map(FileDirectory::OfOneChunk)
     })
     .await
-}
-
-/// Writes a few rows that belong to no sub-chunk. The file has its name when this returns, and is on the disk when
-/// [`crate::LoadDir::sync`] has returned, which is for the caller to call.
-///
-/// # Errors
-///
-/// Those of [`write_chunk_file_with`].
-pub async fn write_rows_unsynced(
-    path: &Path,
-    rows: RecordBatch,
-) -> Result<FileSummary, StoreError> {
-    let batches = stream::iter([Ok::<_, std::io::Error>(rows.clone())]);
-    let directory = || Ok(FileDirectory::OfOneChunk(Directory::default()));
-    let (temporary, _, written) = write_temporary(path, rows.schema(), batches, directory).await?;
-    temporary.publish_unsynced()?;
-    Ok(written)
 }
 
 /// What a file says of its rows.
@@ -194,27 +180,9 @@ async fn write_file<S, E, D>(
     path: &Path,
     schema: SchemaRef,
     batches: S,
+    durability: Durability,
     directory: D,
 ) -> Result<FileSummary, StoreError>
-where
-    S: Stream<Item = Result<RecordBatch, E>> + Send + 'static,
-    E: Error + Send + Sync + 'static,
-    D: FnOnce() -> Result<FileDirectory, StoreError>,
-{
-    let (temporary, file, written) = write_temporary(path, schema, batches, directory).await?;
-    tokio::task::spawn_blocking(move || temporary.publish(&file))
-        .await
-        .map_err(|error| StoreError::Input(Arc::new(error)))??;
-    Ok(written)
-}
-
-/// Writes a file that has not got its name yet.
-async fn write_temporary<S, E, D>(
-    path: &Path,
-    schema: SchemaRef,
-    batches: S,
-    directory: D,
-) -> Result<(TemporaryFile, File, FileSummary), StoreError>
 where
     S: Stream<Item = Result<RecordBatch, E>> + Send + 'static,
     E: Error + Send + Sync + 'static,
@@ -240,7 +208,10 @@ where
         bytes: trailer.file_len(),
         checksum: trailer.checksum(),
     };
-    Ok((temporary, file, written))
+    tokio::task::spawn_blocking(move || temporary.publish_with(&file, durability))
+        .await
+        .map_err(|error| StoreError::Input(Arc::new(error)))??;
+    Ok(written)
 }
 
 /// Writes the Vortex file that the container begins with.

@@ -21,8 +21,8 @@ use common::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use meridian_store::{
-    ChunkFile, Directory, DirectoryBuilder, OpenFiles, StoreError, arrow_schema, write_chunk_file,
-    write_chunk_file_with,
+    ChunkFile, Directory, DirectoryBuilder, Durability, OpenFiles, StoreError, arrow_schema,
+    write_chunk_file, write_chunk_file_with,
 };
 use proptest::prelude::*;
 use sky::{ChunkId, SubChunkId, SubChunks};
@@ -414,7 +414,7 @@ async fn the_directory_may_be_known_last() {
         Ok::<_, ArrowError>(batch)
     });
     let directory = move || std::mem::take(&mut *seen.lock().unwrap()).finish();
-    let summary = write_chunk_file_with(&path, schema, batches, directory)
+    let summary = write_chunk_file_with(&path, schema, batches, Durability::WithName, directory)
         .await
         .unwrap();
     assert_eq!(summary.rows, 6000);

@@ -19,8 +19,8 @@ use catalog::ColumnType;
 use common::{column, hash, request};
 use futures::{StreamExt, TryStreamExt, stream};
 use meridian_store::{
-    ChunkSection, DirectoryBuilder, OpenFile, RowCondition, ScanRequest, StoreError, arrow_schema,
-    scan_files, write_packed_file_with,
+    ChunkSection, DirectoryBuilder, Durability, OpenFile, RowCondition, ScanRequest, StoreError,
+    arrow_schema, scan_files, write_packed_file_with,
 };
 use proptest::prelude::*;
 use sky::{ChunkId, SubChunkId};
@@ -82,9 +82,11 @@ async fn write(path: &Path, number: u64, chunks: &[u64]) -> RecordBatch {
     };
     let sections: Vec<ChunkSection> = (0..).zip(chunks).map(section).collect();
     let batches = stream::iter([Ok::<_, std::io::Error>(batch.clone())]);
-    write_packed_file_with(path, schema(), batches, || Ok(sections))
-        .await
-        .unwrap();
+    write_packed_file_with(path, schema(), batches, Durability::WithName, || {
+        Ok(sections)
+    })
+    .await
+    .unwrap();
     batch
 }
 

@@ -20,9 +20,9 @@ use catalog::ColumnType;
 use common::{column, hash, request, scan};
 use futures::stream;
 use meridian_store::{
-    ByteSource, ChunkFile, ChunkSection, DecodedBlocks, DirectoryBuilder, Fault, FaultySource,
-    Hint, LocalFile, OpenFile, OpenFiles, PackedSummary, RowCondition, ScanRequest, Sorted,
-    StoreError, arrow_schema, write_chunk_file, write_packed_file_with,
+    ByteSource, ChunkFile, ChunkSection, DecodedBlocks, DirectoryBuilder, Durability, Fault,
+    FaultySource, Hint, LocalFile, OpenFile, OpenFiles, PackedSummary, RowCondition, ScanRequest,
+    Sorted, StoreError, arrow_schema, write_chunk_file, write_packed_file_with,
 };
 use proptest::prelude::*;
 use sky::{ChunkId, SubChunkId, SubChunks};
@@ -85,7 +85,10 @@ fn batches(made: &[Made]) -> impl futures::Stream<Item = Result<RecordBatch, Arr
 
 async fn pack(path: &Path, made: &[Made]) -> Result<PackedSummary, StoreError> {
     let sections = made.iter().map(|made| made.section.clone()).collect();
-    write_packed_file_with(path, schema(), batches(made), || Ok(sections)).await
+    write_packed_file_with(path, schema(), batches(made), Durability::WithName, || {
+        Ok(sections)
+    })
+    .await
 }
 
 /// The condition that the flux is known and below a number.
@@ -413,7 +416,14 @@ async fn what_is_not_in_order_is_not_packed() {
         assert!(matches!(error, StoreError::WrongDirectory(_)), "{error}");
     }
     let sections = || Ok(made[1..].iter().map(|made| made.section.clone()).collect());
-    let fewer = write_packed_file_with(&path, schema(), batches(&made), sections).await;
+    let fewer = write_packed_file_with(
+        &path,
+        schema(),
+        batches(&made),
+        Durability::WithName,
+        sections,
+    )
+    .await;
     assert!(matches!(fewer, Err(StoreError::WrongDirectory(_))));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }

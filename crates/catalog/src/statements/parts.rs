@@ -14,7 +14,12 @@ use super::write::{
 };
 use crate::catalog::{Append, ChangedView, NewColumns};
 use crate::clock::utc_now;
-use crate::{CatalogError, Expiry, LoadId, Part, PartContents, Table, TableSpec, fold_name};
+use crate::{
+    CatalogError, Expiry, LoadId, Part, PartContents, Table, TableKind, TableSpec, fold_name,
+};
+
+/// Origins that are kept of a part that has taken the places of others again and again.
+const MOST_ORIGINS: usize = 256;
 
 impl Statements {
     pub async fn begin_loads(
@@ -88,11 +93,7 @@ impl Statements {
             supersede(&mut change, *part, now).await?;
         }
         put_part(&mut change, present.id, ordinal, load, contents, now).await?;
-        query("UPDATE parts SET merged_from = ? WHERE load_id = ?")
-            .bind(numbers_to_text(&merged_from))
-            .bind(load.0)
-            .execute(&mut change)
-            .await?;
+        put_origins(&mut change, load, &merged_from).await?;
         show_part(&mut change, &database, present.id, load, contents, now).await?;
         seal_databases(&mut change).await?;
         seal_loads(&mut change, |row| {
@@ -297,6 +298,13 @@ async fn append_part(
         }
     };
     put_part(change, present.id, ordinal, load, contents, now).await?;
+    if table.spec.kind == TableKind::Director && !replaces.is_empty() {
+        // A child that is being placed by the parts that are replaced finds that their keys are still there.
+        let replaced = (present.parts.iter()).filter(|part| replaces.contains(&part.load));
+        let mut origins: Vec<LoadId> = replaced.flat_map(Part::origins).chain([load]).collect();
+        origins.sort_unstable();
+        put_origins(change, load, latest_of(&origins)).await?;
+    }
     show_part(change, &database, present.id, load, contents, now).await?;
     if table.spec.is_cut_as_elsewhere() && contents.orphan_rows > 0 {
         forget_placement(change, &[present.id]).await?;
@@ -310,6 +318,26 @@ async fn append_part(
         row.id == load.0 || replaces.contains(&LoadId(row.id))
     })
     .await
+}
+
+/// Writes down which loads' rows a part has.
+async fn put_origins(
+    change: &mut Transaction<'_>,
+    part: LoadId,
+    origins: &[LoadId],
+) -> Result<(), CatalogError> {
+    query("UPDATE parts SET merged_from = ? WHERE load_id = ?")
+        .bind(numbers_to_text(origins))
+        .bind(part.0)
+        .execute(change)
+        .await?;
+    Ok(())
+}
+
+/// As many of the origins of a part as are kept of one that grows with every few rows: whoever has begun before the others were added
+/// begins anew.
+fn latest_of(origins: &[LoadId]) -> &[LoadId] {
+    &origins[origins.len().saturating_sub(MOST_ORIGINS)..]
 }
 
 fn changed(table: &Table) -> CatalogError {

@@ -136,11 +136,13 @@ async fn an_append_takes_the_place_of_the_last_parts(place: impl Place) {
     assert_eq!(now.part_numbers(), [first, begun[2]]);
     assert_eq!((now.rows(), now.placement), (12 + 6, first));
     assert_eq!(superseded(&catalog, "Object").await, begun[..2]);
+    // Whoever has placed rows by the parts that were replaced finds that their rows are there.
+    assert!(then.origins().is_subset(&now.origins()));
+    assert_eq!(now.parts[1].merged_from, begun[..3]);
     append(begun[3], 7, &[begun[2]]).await.unwrap();
-    assert_eq!(
-        shown(&reader, "d", "Object").await.part_numbers(),
-        [first, begun[3]]
-    );
+    let now = shown(&reader, "d", "Object").await;
+    assert_eq!(now.part_numbers(), [first, begun[3]]);
+    assert_eq!(now.parts[1].origins(), begun[..4]);
     // All or none of them are forgotten.
     let error = catalog.forget_all(&[begun[4], begun[3]]).await.unwrap_err();
     assert!(matches!(error, CatalogError::StillShown { .. }), "{error}");

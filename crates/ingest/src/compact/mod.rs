@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use catalog::{Catalog, CatalogError, LoadId, LoadLock, Part, PartContents, Table, TableKind};
 use sky::Chunker;
-use store::{LoadDir, Removal};
+use store::{Durability, LoadDir, Removal};
 use tokio::runtime::Handle;
 
 use crate::directors::{Family, LOCK_WAIT, lock_waits, open_parts};
@@ -531,6 +531,7 @@ fn write_merged(
         runtime,
         progress: &merge.progress,
         pace: &merge.pace,
+        durability: Durability::WithName,
     };
     let chunks = write_files(&writer, spec.kind)?;
     let spilled = placed.rows.spilled_parts();

@@ -1,16 +1,16 @@
 //! The rows of parts that are merged, in the places that they have.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::cast;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use catalog::{Chunk, Table, TableKind};
 use futures::StreamExt;
-use sky::{Angle, ChunkId, Chunker, SubChunkId};
+use sky::{ChunkId, Chunker, SubChunkId};
 use store::{
     ChunkFile, DirectorIndex, Directory, IndexEntries, IndexEntry, IndexWriter, LoadDir, OpenFiles,
     ScanRequest, StoreError, numbers_in_file,
@@ -21,21 +21,13 @@ use crate::error::IngestError;
 use crate::memory::MemoryBudget;
 use crate::pace::Pace;
 use crate::pipeline::file_schema;
-use crate::place::director::near_other_chunks;
-use crate::place::matches::home_fields;
-use crate::place::{PlacedRows, take_rows};
-use crate::plan::Roles;
-use crate::position::{PositionColumns, Positions};
+use crate::place::PlacedRows;
+use crate::place::again::{PlacedAgain, PlacedAgainInput};
 use crate::progress::{Phase, Progress};
-use crate::repartition::roles_of;
-use crate::report::PlacementCounts;
-use crate::row_batch::{Place, batch_bytes, placed_batch, placed_schema, travel_schema};
-use crate::sort::{ChunkInput, ChunkSorter, SortColumns};
+use crate::row_batch::Place;
 
 /// Files that are kept open: the parts' files of chunks near each other.
 const OPEN_FILES: usize = 64;
-/// How the buffers are shared between the rows and the overlap.
-const SHARES: [f64; 2] = [0.9, 0.1];
 
 /// A part that is merged, kept from being removed.
 pub(super) struct StoredPart {
@@ -56,32 +48,6 @@ pub(super) struct PartsToMerge {
     pub pace: Arc<Pace>,
 }
 
-/// What the kind of a table says of its rows.
-struct RowRoles {
-    sort: SortColumns,
-    positions: Option<PositionColumns>,
-}
-
-impl RowRoles {
-    fn of(table: &Table) -> Result<Self, IngestError> {
-        if table.spec.kind == TableKind::Replicated {
-            return Ok(Self {
-                sort: SortColumns::default(),
-                positions: None,
-            });
-        }
-        let (key, positions) = match roles_of(table)? {
-            Roles::Director { key, positions } => (Some(key), Some(positions)),
-            Roles::Child(columns) => (Some(columns.key), columns.positions),
-            Roles::Match { keys: [left, _] } => (Some(left), None),
-            Roles::Replicated => (None, None),
-        };
-        // Rows of one key stay in the order of the list, and in it in that of each part.
-        let sort = SortColumns { key, order: None };
-        Ok(Self { sort, positions })
-    }
-}
-
 impl PartsToMerge {
     /// Rows in all chunks.
     fn stored_rows(&self) -> u64 {
@@ -92,64 +58,23 @@ impl PartsToMerge {
     /// Reads all rows. Each keeps its chunk and sub-chunk; what is near another chunk becomes a part of that one's overlap.
     pub(super) fn read(&self, runtime: &Handle) -> Result<PlacedRows, IngestError> {
         self.progress.enter(Phase::Reading, self.stored_rows());
-        let RowRoles { sort, positions } = RowRoles::of(&self.table)?;
-        let travel = self.travel_schema();
-        let sorter = |name, share| {
-            let (budget, spill_dir) = (Arc::clone(&self.budget), self.spill_dir.clone());
-            ChunkSorter::new(name, placed_schema(&travel), sort, budget, share, spill_dir)
-        };
-        let (rows, overlap) = (sorter("rows", SHARES[0]), sorter("overlap", SHARES[1]));
-        let is_director = self.table.spec.kind == TableKind::Director;
+        let chunker = self.chunker.clone();
+        let placed = PlacedAgain::new(&self.table, chunker, &self.budget, &self.spill_dir)?;
         let mut reader = PartsReader {
             merge: self,
             runtime,
             files: OpenFiles::new(OPEN_FILES),
             schema: file_schema(&self.table.spec.columns, self.table.spec.kind),
-            travel: Arc::clone(&travel),
-            placed: Arc::clone(rows.schema()),
-            director: positions.filter(|_| is_director),
-            rows: rows.input(),
-            overlap: overlap.input(),
-            strays: HashMap::new(),
-            next_row: 0,
+            travel: Arc::clone(placed.travel()),
+            rows: placed.input(),
         };
         for (chunk, parts) in self.parts_by_chunk() {
             for (part, stored) in parts {
                 reader.read_chunk(&self.parts[part], chunk, stored)?;
             }
         }
-        let PartsReader {
-            rows: rows_input,
-            overlap: overlap_input,
-            strays,
-            ..
-        } = reader;
-        rows_input.finish()?;
-        overlap_input.finish()?;
-        let is_child = self.table.spec.kind == TableKind::Child;
-        Ok(PlacedRows {
-            rows: rows.into_chunks(),
-            overlap: is_director.then(|| overlap.into_chunks()),
-            dropped: Default::default(),
-            positions,
-            bounds_in_directory: is_child || !strays.is_empty(),
-            strays,
-            by_sub_chunk: self.table.spec.kind != TableKind::Replicated,
-            index_bytes: 0,
-            query_rows: self.table.rows(),
-            counts: PlacementCounts::default(),
-        })
-    }
-
-    /// The columns of the files as they travel.
-    fn travel_schema(&self) -> SchemaRef {
-        let declared = travel_schema(&self.table.spec.columns);
-        if self.table.spec.kind != TableKind::Match {
-            return declared;
-        }
-        let fields = declared.fields().iter().cloned();
-        let fields = fields.chain(home_fields().map(Arc::new));
-        Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+        let strays = reader.rows.finish()?;
+        Ok(placed.finish(strays, self.table.rows()))
     }
 
     /// The chunks of all parts, each with the parts that have rows in it, in the order of the list.
@@ -193,14 +118,7 @@ struct PartsReader<'a> {
     /// The columns of the files.
     schema: SchemaRef,
     travel: SchemaRef,
-    placed: SchemaRef,
-    /// The columns of a director's positions.
-    director: Option<PositionColumns>,
-    rows: ChunkInput<'a>,
-    overlap: ChunkInput<'a>,
-    strays: HashMap<ChunkId, u64>,
-    /// Rows of one key and sub-chunk keep the order in which they are read: that of the list.
-    next_row: u64,
+    rows: PlacedAgainInput<'a>,
 }
 
 impl PartsReader<'_> {
@@ -259,51 +177,11 @@ impl PartsReader<'_> {
         };
         let arrays = batch.columns().iter().zip(self.travel.fields());
         let arrays: Vec<ArrayRef> = arrays.map(as_travelling).collect::<Result<_, _>>()?;
-        let end = self.next_row + batch.num_rows() as u64;
-        let rows: Vec<u64> = (self.next_row..end).collect();
-        self.next_row = end;
-        if let Some(columns) = self.director {
-            let positions = Positions::read(&arrays, columns)?;
-            self.count_strays(&positions, &places);
-            self.push_overlap(&arrays, &positions, &places, &rows)?;
-        }
-        let placed = placed_batch(&self.placed, &arrays, places, rows)?;
+        let bytes = self.rows.push(&arrays, places)?;
         let progress = &self.merge.progress;
-        progress.read(placed.num_rows() as u64, batch_bytes(&placed));
-        progress.advance(placed.num_rows() as u64);
-        self.merge.pace.pass(batch_bytes(&placed), progress)?;
-        self.rows.push(placed)
-    }
-
-    /// Counts rows that are elsewhere than their positions: their keys were there before.
-    fn count_strays(&mut self, positions: &Positions, places: &[u64]) {
-        let mut own = Vec::with_capacity(places.len());
-        let chunker = &self.merge.chunker;
-        chunker.locate_degrees(&positions.ra, &positions.dec, &mut own);
-        for (own, place) in own.iter().zip(places) {
-            if Place::from(*own).0 != *place {
-                *self.strays.entry(Place(*place).chunk()).or_default() += 1;
-            }
-        }
-    }
-
-    fn push_overlap(
-        &mut self,
-        arrays: &[ArrayRef],
-        positions: &Positions,
-        places: &[u64],
-        rows: &[u64],
-    ) -> Result<(), IngestError> {
-        let radius = Angle::from_degrees(self.merge.table.database.overlap_deg);
-        let own = |row: usize| Place(places[row]).chunk();
-        let near = near_other_chunks(&self.merge.chunker, radius, positions, own)?;
-        if near.rows.is_empty() {
-            return Ok(());
-        }
-        let taken = take_rows(arrays, &near.rows)?;
-        let rows = near.rows.iter().map(|row| rows[*row as usize]).collect();
-        let placed = placed_batch(&self.placed, &taken, near.places, rows)?;
-        self.overlap.push(placed)
+        progress.read(batch.num_rows() as u64, bytes);
+        progress.advance(batch.num_rows() as u64);
+        self.merge.pace.pass(bytes, progress)
     }
 }
 

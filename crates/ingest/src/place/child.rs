@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arrow::array::{ArrayRef, RecordBatch};
 use sky::{ChunkId, Location};
-use store::{DirectorIndex, IndexWriter};
+use store::DirectorIndex;
 
 use super::{PlaceContext, PlaceRows, PlacedRows, Placement, placed_rows};
 use crate::error::IngestError;
@@ -45,7 +46,7 @@ pub(crate) struct Parent {
 pub(crate) struct ChildPlacement {
     context: PlaceContext,
     columns: ChildColumns,
-    parent: Parent,
+    parent: Arc<Parent>,
     rows: ChunkSorter,
     /// Rows whose key the director does not have, by key and own key.
     orphans: Sorter,
@@ -54,7 +55,7 @@ pub(crate) struct ChildPlacement {
 }
 
 impl ChildPlacement {
-    pub(crate) fn new(context: PlaceContext, columns: ChildColumns, parent: Parent) -> Self {
+    pub(crate) fn new(context: PlaceContext, columns: ChildColumns, parent: Arc<Parent>) -> Self {
         let schema = context.read.schema.clone();
         let by = |order| SortColumns {
             key: Some(columns.key),
@@ -107,7 +108,7 @@ impl ChildPlacement {
             .iter()
             .map(|dir| DirectorIndex::open(dir))
             .collect::<Result<_, _>>()?;
-        let mut index = IndexWriter::create(&self.context.index_dir)?;
+        let mut index = self.context.index.begin()?;
         let mut input = self.rows.input();
         let mut last: Option<(i64, Place)> = None;
         let mut counts = OrphanCounts::default();
@@ -138,7 +139,7 @@ impl ChildPlacement {
             input.push(placed_batch(self.rows.schema(), arrays, places, rows)?)?;
         }
         input.finish()?;
-        counts.index_bytes = index.finish()?.bytes;
+        counts.index_bytes = index.finish()?;
         Ok(counts)
     }
 }

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow::array::{ArrayRef, AsArray, Int64Array, UInt64Array};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, UInt64Type};
 use sky::{Angle, ChunkId, Chunker, Location, LonLat, SubChunkId};
-use store::IndexWriter;
 
 use super::{PlaceContext, PlaceRows, PlacedRows, Placement, take_rows};
 use crate::error::IngestError;
@@ -34,6 +33,8 @@ type Entries = Vec<(i64, u64)>;
 pub(crate) struct EarlierKeys {
     /// The keys of the director's parts.
     pub own: KeyMap,
+    /// Keys of rows that are about to be stored before these.
+    pub before: HashSet<i64>,
     /// Keys without a director row in the parts of its children: a row that comes for one of them goes to where these are.
     pub orphans: KeyMap,
 }
@@ -99,7 +100,9 @@ impl DirectorPlacement {
         if let Some(earlier) = &self.earlier {
             let mut places = Vec::new();
             earlier.own.lookup(&keys, &mut places)?;
-            for row in (0..rows.len()).filter(|row| has_key[*row] && places[*row] != NOWHERE) {
+            let is_known =
+                |row: &usize| places[*row] != NOWHERE || earlier.before.contains(&keys[*row]);
+            for row in (0..rows.len()).filter(|row| has_key[*row] && is_known(row)) {
                 row_errors.reject(row, class::KNOWN_KEY.to_owned(), || {
                     let key = keys[row];
                     format!("the table has the key {key} already: a director's key must be unique")
@@ -282,7 +285,7 @@ fn write_index(
     context: &PlaceContext,
     keys: &Sorter,
 ) -> Result<(HashSet<u64>, u64, u64), IngestError> {
-    let mut index = IndexWriter::create(&context.index_dir)?;
+    let mut index = context.index.begin()?;
     let (sender, receiver) = mpsc::sync_channel::<Entries>(WAITING_ENTRIES);
     std::thread::scope(|scope| {
         let writing = scope.spawn(move || {
@@ -295,8 +298,8 @@ fn write_index(
         drop(sender);
         let index = writing.join().unwrap_or(Err(IngestError::Internal))?;
         let dropped = dropped?;
-        let summary = index.finish()?;
-        Ok((dropped, summary.bytes, summary.entries))
+        let entries = index.entries();
+        Ok((dropped, index.finish()?, entries))
     })
 }
 

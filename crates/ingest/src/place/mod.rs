@@ -4,9 +4,11 @@
 //! places into sorters. When all rows are in, [`Placement::finish`] settles what depends on all of them: duplicate
 //! keys of a director, homes of a child's orphans.
 
+pub(crate) mod again;
 pub(crate) mod child;
 pub(crate) mod director;
 pub(crate) mod end_rows;
+pub(crate) mod key_run;
 pub(crate) mod matches;
 mod pair_widths;
 pub(crate) mod replicated;
@@ -19,6 +21,7 @@ use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow::datatypes::SchemaRef;
 use sky::{Angle, ChunkId, Chunker, LonLat, SubChunkId};
 
+use self::key_run::IndexTarget;
 use crate::error::IngestError;
 use crate::format::ReadContext;
 use crate::memory::MemoryBudget;
@@ -37,7 +40,7 @@ pub(crate) struct PlaceContext {
     /// Where rows go that do not fit into the budget.
     pub spill_dir: PathBuf,
     /// Where the table's index goes: a director's keys, a child's orphans.
-    pub index_dir: PathBuf,
+    pub index: IndexTarget,
 }
 
 impl PlaceContext {

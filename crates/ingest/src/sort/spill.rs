@@ -45,6 +45,10 @@ impl Write for CountingWriter {
 
 impl SpillWriter {
     pub(crate) fn create(path: &Path, schema: &SchemaRef) -> Result<Self, IngestError> {
+        // Whoever expects that nothing goes to disk has not made it.
+        if let Some(dir) = path.parent() {
+            catalog::make_directories(dir).map_err(|e| IngestError::io("create", dir, e))?;
+        }
         let file = catalog::writable_file()
             .create_new(true)
             .open(path)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::Field;
 use catalog::Column;
-use ingest::IngestError;
+use ingest::{IngestError, SmallAppends};
 use sql::Interrupt;
 use sql::mysql::TablePartition;
 
@@ -75,6 +75,7 @@ impl Change {
             let insertion = self.insertion(columns, given).await?;
             if let RowSource::Values(rows) = &self.rows
                 && rows.len() <= MOST_ROWS
+                && SmallAppends::suits(&table.table)
             {
                 let stored = self.stored_values(rows, &insertion).await?;
                 let groups = Arc::clone(&self.turns.groups);

@@ -7,11 +7,10 @@
 //! ```
 //!
 //! A group is what has come while the one before was written, and, where that one had several statements, in the moment after it: those who
-//! are told mostly come again, and without that wait half of them would always miss the group of the others. If a group cannot be stored, each of
-//! its statements is stored by itself, so that a mistake is told to whoever has made it.
+//! are told mostly come again, and without that wait half of them would always miss the group of the others. A statement with a row that cannot
+//! be stored is told so, and the others are stored.
 //!
-//! Rows of a table that is kept whole are appended from memory ([`SmallAppends`]), those of others loaded from a file. A table that has got many
-//! parts is compacted.
+//! Rows are appended from memory ([`SmallAppends`]). A table that has got many parts is compacted.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -19,16 +18,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
-use arrow::compute::concat;
 use arrow::datatypes::{Field, Schema};
-use catalog::{Catalog, Column, Rights, Table, fold_name};
+use catalog::{Catalog, Column, Rights, fold_name};
 use ingest::{CompactRequest, IngestError, MANY_PARTS, Progress, SmallAppends, SmallRows};
 use sql::ErrorCode;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Mutex as Turn, oneshot};
 use tokio::time::sleep;
 
-use super::rows::RowFile;
 use super::{Change, OwnTable, ROWS, of_file, of_load, stored_column};
 use crate::ClientError;
 
@@ -48,7 +45,7 @@ const STACK: usize = 16 << 20;
 const SOURCE: &str = "INSERT";
 
 /// What became of a statement in a group.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Stored {
     /// Its rows are on the disk.
     Done,
@@ -61,18 +58,23 @@ pub(super) enum Stored {
 /// The rows of a statement that waits.
 #[derive(Debug)]
 struct WaitingRows {
-    /// The columns that the table had.
-    columns: Vec<Column>,
-    rows: Vec<ArrayRef>,
+    rows: SmallRows,
     /// Who is told.
     told: oneshot::Sender<Stored>,
-    /// How the statement would store them.
+    /// Whose they are.
     change: Arc<Change>,
 }
 
 impl WaitingRows {
     fn len(&self) -> usize {
-        self.rows.first().map_or(0, |column| column.len())
+        self.rows.rows.num_rows()
+    }
+
+    /// What the values take.
+    fn bytes(&self) -> u64 {
+        let columns = self.rows.rows.columns().iter();
+        let bytes = columns.map(|it| it.to_data().get_slice_memory_size().unwrap_or(0));
+        bytes.sum::<usize>() as u64
     }
 }
 
@@ -80,7 +82,7 @@ impl WaitingRows {
 #[derive(Debug, Default)]
 pub(crate) struct InsertGroups {
     waiting: Mutex<HashMap<String, Vec<WaitingRows>>>,
-    /// Those who append to tables that are kept whole, by the tables, the last used one last.
+    /// Those who append to tables, by the tables, the last used one last.
     appending: Mutex<Vec<(String, Arc<Turn<SmallAppends>>)>>,
     /// Tables that are being compacted.
     compacted: Mutex<HashSet<String>>,
@@ -96,15 +98,16 @@ impl InsertGroups {
         rows: Vec<ArrayRef>,
     ) -> Result<Stored, ClientError> {
         let (told, answer) = oneshot::channel();
+        let rows = SmallRows {
+            rows: in_columns(&columns, rows)?,
+            columns,
+            name: ROWS.to_owned(),
+            source: SOURCE.to_owned(),
+        };
         let table = change.table.clone();
         let name = fold_name(&table.shown());
         let turn = change.turns.of(&name);
-        let waiting = WaitingRows {
-            columns,
-            rows,
-            told,
-            change,
-        };
+        let waiting = WaitingRows { rows, told, change };
         let is_first = {
             let mut groups = lock(&self.waiting);
             let is_first = !groups.contains_key(&name);
@@ -141,12 +144,14 @@ impl InsertGroups {
                 break;
             };
             let (begun, statements) = (Instant::now(), group.len());
-            store_group(table, group, &mut appending).await;
+            store_group(group, &mut appending).await;
             let stored_in = begun.elapsed();
             if let Err(error) = appending.prepare().await {
                 tracing::debug!(table = name, %error, "the next rows begin their loads one by one");
             }
-            self.compact_if_needed(table).await;
+            if appending.parts() > MANY_PARTS {
+                self.compact_if_needed(table).await;
+            }
             let prepared_in = begun.elapsed() - stored_in;
             tracing::debug!(
                 table = name,
@@ -306,110 +311,80 @@ fn all_of(table: &OwnTable) -> Catalog {
     table.archive.catalog().seen_with(Arc::new(Rights::All))
 }
 
-/// Stores the rows of some statements, together if that can be.
-async fn store_group(table: &OwnTable, group: Vec<WaitingRows>, appending: &mut SmallAppends) {
-    let found = match table.find().await {
-        Ok(found) => found,
-        Err(error) => return tell_all(group, &|| Stored::Rejected(error.clone())),
-    };
-    let columns = &found.spec().columns;
-    let (group, changed): (Vec<_>, Vec<_>) =
-        group.into_iter().partition(|it| it.columns == *columns);
-    tell_all(changed, &|| Stored::Changed);
-    let together: Vec<&WaitingRows> = group.iter().collect();
-    if together.len() > 1 {
-        match store(&found.table, &together, appending).await {
-            Stored::Done => return tell_all(group, &|| Stored::Done),
-            Stored::Changed => return tell_all(group, &|| Stored::Changed),
-            // No row is at fault, and whether the rows are there may not be known: to store them once more might do so twice.
-            Stored::Rejected(error) if error.code == ErrorCode::STORAGE => {
-                return tell_all(group, &|| Stored::Rejected(error.clone()));
+/// Stores the rows of some statements together, and tells each what has become of its own.
+async fn store_group(mut group: Vec<WaitingRows>, appending: &mut SmallAppends) {
+    for (at, error) in statements_without_room(&group).await.into_iter().rev() {
+        let _ = group.remove(at).told.send(Stored::Rejected(error));
+    }
+    let rows = group.iter().map(|it| it.rows.clone()).collect();
+    match appending.append(rows).await {
+        Ok(outcomes) => {
+            for (statement, outcome) in group.into_iter().zip(outcomes) {
+                // Who has gone is not told.
+                let _ = statement.told.send(of_outcome(outcome));
             }
-            Stored::Rejected(_) => {}
         }
-    }
-    for statement in group {
-        let stored = match table.find().await {
-            Ok(found) => store(&found.table, &[&statement], appending).await,
-            Err(error) => Stored::Rejected(error),
-        };
-        let _ = statement.told.send(stored);
-    }
-}
-
-fn tell_all(group: Vec<WaitingRows>, stored: &dyn Fn() -> Stored) {
-    for statement in group {
-        // Who has gone is not told.
-        let _ = statement.told.send(stored());
+        Err(error) => match of_outcome(Err(error)) {
+            // Nothing is wrong with the disk or the catalog, where it may not be known whether the rows are there.
+            Stored::Rejected(error) if error.code != ErrorCode::STORAGE && group.len() > 1 => {
+                for statement in group {
+                    let stored = appending.append(vec![statement.rows]).await;
+                    let outcome = stored.and_then(|it| it.into_iter().collect());
+                    let _ = statement.told.send(of_outcome(outcome));
+                }
+            }
+            stored => {
+                for statement in group {
+                    let _ = statement.told.send(stored.clone());
+                }
+            }
+        },
     }
 }
 
-/// Stores the rows of statements as one part.
-async fn store(table: &Table, statements: &[&WaitingRows], appending: &mut SmallAppends) -> Stored {
-    let Some(first) = statements.first() else {
-        return Stored::Done;
-    };
-    let stored = async {
-        let rows = together(&table.spec.columns, statements)?;
-        let bytes = rows.get_array_memory_size() as u64;
-        for (at, statement) in statements.iter().enumerate() {
-            // Of an administrator and the user there are two.
-            let usage = &statement.change.usage;
-            let mut before = statements[..at].iter();
-            if !before.any(|it| Arc::ptr_eq(&it.change.usage, usage)) {
-                statement.change.check_room(bytes, 0).await?;
+/// The statements whose rows do not fit into what their users may store, by their places.
+async fn statements_without_room(group: &[WaitingRows]) -> Vec<(usize, ClientError)> {
+    let mut full = Vec::new();
+    for (at, statement) in group.iter().enumerate() {
+        // Of an administrator and the user there are two.
+        let usage = &statement.change.usage;
+        let is_theirs = |it: &&WaitingRows| Arc::ptr_eq(&it.change.usage, usage);
+        if group[..at].iter().any(|it| is_theirs(&it)) {
+            continue;
+        }
+        let all = group.iter().filter(is_theirs).map(WaitingRows::bytes).sum();
+        if statement.change.check_room(all, 0).await.is_ok() {
+            continue;
+        }
+        let mut before = 0;
+        for (at, theirs) in group.iter().enumerate().filter(|(_, it)| is_theirs(it)) {
+            let bytes = before + theirs.bytes();
+            match theirs.change.check_room(bytes, 0).await {
+                Ok(()) => before = bytes,
+                Err(error) => full.push((at, error)),
             }
         }
-        let appended = match SmallAppends::suits(table) {
-            true => {
-                let rows = SmallRows {
-                    rows,
-                    name: ROWS.to_owned(),
-                    source: SOURCE.to_owned(),
-                };
-                appending.append(table, &rows).await
-            }
-            false => append_file(first, &table.spec.columns, rows).await?,
-        };
-        match appended {
-            Ok(()) => Ok(Stored::Done),
-            Err(error) if error.is_change() => Ok(Stored::Changed),
-            Err(error) => Err(of_load(error)),
-        }
-    };
-    stored.await.unwrap_or_else(Stored::Rejected)
+    }
+    full.sort_by_key(|(at, _)| *at);
+    full
 }
 
-/// Loads rows from a file as one more part, as the statement would.
-async fn append_file(
-    statement: &WaitingRows,
-    columns: &[Column],
-    rows: RecordBatch,
-) -> Result<Result<(), IngestError>, ClientError> {
-    let directory = tempfile::tempdir().map_err(of_file)?;
-    let fields = rows.schema();
-    let named = { fields.fields().iter() }.map(|it| (it.name().clone(), it.data_type().clone()));
-    let mut file = RowFile::create(&directory.path().join(ROWS), named)?;
-    file.write(rows.columns().to_vec())?;
-    file.finish()?;
-    let appended = statement.change.append(directory.path(), columns).await;
-    Ok(appended.map(drop))
+fn of_outcome(outcome: Result<(), IngestError>) -> Stored {
+    match outcome {
+        Ok(()) => Stored::Done,
+        Err(error) if error.is_change() => Stored::Changed,
+        Err(error) => Stored::Rejected(of_load(error)),
+    }
 }
 
-/// The rows of statements, in their order.
-fn together(columns: &[Column], statements: &[&WaitingRows]) -> Result<RecordBatch, ClientError> {
+/// The values of columns, under the names of these.
+fn in_columns(columns: &[Column], rows: Vec<ArrayRef>) -> Result<RecordBatch, ClientError> {
     let fields = columns.iter().map(|column| {
         let stored = stored_column(column);
         Field::new(stored.name, stored.ty.data_type(), true)
     });
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-    let arrays = (0..columns.len()).map(|at| {
-        let parts: Vec<&dyn Array> = { statements.iter() }
-            .map(|it| it.rows[at].as_ref())
-            .collect();
-        concat(&parts).map_err(of_file)
-    });
-    RecordBatch::try_new(schema, arrays.collect::<Result<_, _>>()?).map_err(of_file)
+    RecordBatch::try_new(schema, rows).map_err(of_file)
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {

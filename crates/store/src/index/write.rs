@@ -10,7 +10,7 @@ use super::page::{DataPage, FENCES_PER_PAGE, PAGE, PageBuffer, Trailer, fence_pa
 use super::tree::Tree;
 use super::{Record, index_path};
 use crate::StoreError;
-use crate::durable::TemporaryFile;
+use crate::durable::{Durability, TemporaryFile};
 
 /// What was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +64,16 @@ impl IndexWriter {
     ///
     /// [`StoreError::DiskFull`], [`StoreError::Io`].
     pub fn finish(self) -> Result<IndexSummary, StoreError> {
-        let (entries, bytes) = self.tree.finish()?;
+        self.finish_with(Durability::WithName)
+    }
+
+    /// The same, synced when this says.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::finish`].
+    pub fn finish_with(self, durability: Durability) -> Result<IndexSummary, StoreError> {
+        let (entries, bytes) = self.tree.finish(durability)?;
         Ok(IndexSummary { entries, bytes })
     }
 }
@@ -143,7 +152,7 @@ impl TreeWriter {
     }
 
     /// Writes what is pending on every level and the trailer. Gives entries and bytes.
-    fn finish(mut self) -> Result<(u64, u64), StoreError> {
+    fn finish(mut self, durability: Durability) -> Result<(u64, u64), StoreError> {
         if !self.data.is_empty() {
             self.write_data_page()?;
         }
@@ -168,7 +177,7 @@ impl TreeWriter {
             .output
             .into_inner()
             .map_err(|error| failed(error.into_error()))?;
-        self.temporary.publish(&file)?;
+        self.temporary.publish_with(&file, durability)?;
         Ok((self.entries, self.pages * PAGE as u64))
     }
 }

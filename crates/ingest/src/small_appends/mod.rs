@@ -1,43 +1,48 @@
-//! Appends of a few rows at a time to a table that is kept whole: INSERTs of single rows, stored as fast as a disk can be written to.
+//! Appends of a few rows at a time: INSERTs of single rows, stored as fast as a disk can be written to.
 //!
 //! A load reads files, sorts what does not fit into memory and syncs every file when it is complete. Here the rows are in memory, and what a
 //! part consists of is written first and synced at once:
 //!
 //! ```text
-//!   rows ──► value rules ──► chunk file, manifest ──► one sync of all ──► one transaction of the catalog: the part is there
+//!   rows ──► value rules, places ──► index, chunk files, manifest ──► one sync of all ──► one transaction of the catalog: the part is there
 //! ```
 //!
+//! Rows are placed ([`placing`]) and written ([`writing`]) by what places and writes those of a load, so that a part is what a load of the same
+//! rows would have written.
+//!
 //! So that a table does not get a part for every few rows, a new part takes the place of those before it that are no larger than it: it has
-//! their rows too, which are still in memory. Sizes of the parts at the end of the list fall by half each time, as in a
+//! their rows too, which are still in memory, in the places that they have. Sizes of the parts at the end of the list fall by half each time, as in a
 //! binary counter, and a row is written no more often than the logarithm of [`MOST_ROWS`]. What is larger than that is merged by a compaction.
 //!
 //! What a kill leaves is what a killed load leaves: a running load and its directory, which the next load of the table removes. Loads are begun
 //! before they are needed, several at once, where appends follow each other.
 
-use std::path::Path;
+mod placing;
+mod writing;
+
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::RecordBatch;
-use arrow::compute::concat_batches;
 use catalog::{
-    Append, Catalog, CatalogError, Chunk, LoadId, LoadLock, PartContents, REPLICATED_CHUNK, Table,
-    TableKind, UNKNOWN_LOAD,
+    Append, Catalog, CatalogError, Column, LoadId, LoadLock, PartContents, Table, TableKind,
+    UNKNOWN_LOAD,
 };
-use store::{LoadDir, PartManifest, PartPartitioning, arrow_schema, write_rows_unsynced};
+use store::table_dir;
+use tokio::runtime::Handle;
 
+use self::placing::{OpenIndexes, PlacedPart, PlacedStatements, RowPlaces};
+use self::writing::{WrittenPart, write_part};
+use crate::append::adopt;
 use crate::compact::compaction_of;
 use crate::directors::wait_for_lock;
 use crate::error::IngestError;
 use crate::fault;
-use crate::format::ReadContext;
 use crate::leftovers::{clean_up, remove_load};
 use crate::load::blocking;
-use crate::normalise;
-use crate::progress::Progress;
-use crate::rejected_rows::{RejectedRows, RowId};
+use crate::pipeline::SPILL_DIR;
 use crate::request::LoadRequest;
-use crate::row_batch::{batch_bytes, to_file_batch};
 
 /// Rows of a part that others are added to, and their bytes.
 const MOST_ROWS: usize = 16_384;
@@ -48,11 +53,13 @@ const SMALLEST_PART: u64 = 256;
 const PATIENCE: usize = 4;
 const LOADS_AT_ONCE: usize = 32;
 
-/// The rows of an append.
+/// The rows of a statement.
 #[derive(Debug, Clone)]
 pub struct SmallRows {
-    /// The rows: columns of the table's names, in any of their types.
+    /// The rows: columns of the table's names. Those that are appended together have the same types.
     pub rows: RecordBatch,
+    /// The columns that the table had when the rows were made.
+    pub columns: Vec<Column>,
     /// What they are called in messages, in the place of a file's name.
     pub name: String,
     /// What they come from, for the list of parts.
@@ -72,23 +79,17 @@ pub struct SmallAppends {
     appends: usize,
     /// Appends until what they have replaced, and what killed loads have left, is removed; none if that is due.
     uncleaned: usize,
+    indexes: OpenIndexes,
+    /// The table's parts after the last append.
+    parts: usize,
 }
 
 /// A part whose rows are still in memory.
 #[derive(Debug)]
 struct TailPart {
     load: LoadId,
-    rows: RecordBatch,
+    rows: Arc<PlacedPart>,
     bytes: u64,
-}
-
-/// A part that is written, and not shown yet.
-struct WrittenPart {
-    load: LoadId,
-    _dir: LoadDir,
-    /// Its rows, as they are kept.
-    rows: RecordBatch,
-    chunk: Chunk,
 }
 
 impl SmallAppends {
@@ -101,36 +102,95 @@ impl SmallAppends {
             begun: Vec::new(),
             appends: 0,
             uncleaned: 0,
+            indexes: OpenIndexes::default(),
+            parts: 0,
         }
     }
 
-    /// Whether rows are appended to a table so: to one that is kept whole.
+    /// Whether rows are appended to a table so: pairs of a match table are not.
     pub fn suits(table: &Table) -> bool {
-        table.spec.kind == TableKind::Replicated
+        table.spec.kind != TableKind::Match
     }
 
-    /// Appends rows to the table as it is now, or none of them.
+    /// How many parts the table had after the last append.
+    pub fn parts(&self) -> usize {
+        self.parts
+    }
+
+    /// Appends the rows of statements to the table as it is now, as one part. Gives of each statement whether its rows are there: all of them
+    /// or none. [`IngestError::is_change`] of an error if the table has other columns.
     ///
     /// # Errors
-    /// A row cannot be stored; [`IngestError::is_change`] of the error if the table is not the one that was given.
-    pub async fn append(&mut self, table: &Table, given: &SmallRows) -> Result<(), IngestError> {
-        if !Self::suits(table) {
-            return Err(changed(table));
-        }
-        let rows = normalised(table, given)?;
+    /// None of the rows is there, for a reason that is none of theirs.
+    pub async fn append(
+        &mut self,
+        statements: Vec<SmallRows>,
+    ) -> Result<Vec<Result<(), IngestError>>, IngestError> {
+        let Some(source) = statements.first().map(|it| it.source.clone()) else {
+            return Ok(Vec::new());
+        };
         let _lock = wait_for_lock(&self.request, &self.request.table).await?;
-        self.forget_other_parts(table);
-        let replaced = self.replaced(table, &rows)?;
-        match self.write_and_show(table, given, &rows, replaced).await {
-            // Somebody has merged or replaced parts since the table was looked up, or removed the loads that were begun.
-            Err(IngestError::Catalog(
-                CatalogError::TableChanged { .. } | CatalogError::NotRunning { .. },
-            )) => {
+        let table = self.table().await?;
+        let mut request = adopt(self.request.clone(), &table)?;
+        request.append = true;
+        self.forget_other_parts(&table);
+        let places = RowPlaces::find(&self.catalog, &request, table, &mut self.indexes).await?;
+        let load = self.next_load().await?;
+        let spill_dir = self.dir_of(load).join(SPILL_DIR);
+        let placing = blocking(move || {
+            let placed = places.place(&statements, &spill_dir)?;
+            Ok((places, placed))
+        });
+        let (places, placed) = match placing.await {
+            Ok(placed) => placed,
+            Err(error) => {
+                self.give_back(load).await;
+                return Err(error);
+            }
+        };
+        let PlacedStatements { part, outcomes } = placed;
+        let Some(part) = part else {
+            self.give_back(load).await;
+            return Ok(outcomes);
+        };
+        let append = PlacedAppend {
+            request,
+            places: Arc::new(places),
+            part: Arc::new(part),
+            source,
+        };
+        self.add(load, &append).await?;
+        Ok(outcomes)
+    }
+
+    /// The table as it is now.
+    async fn table(&self) -> Result<Table, IngestError> {
+        let LoadRequest {
+            database, table, ..
+        } = &self.request;
+        let found = self.catalog.table(database, table).await?;
+        let found = found.filter(Self::suits);
+        found.ok_or_else(|| changed(&format!("{database}.{table}")))
+    }
+
+    /// Adds a part that takes the place of those before it that are as small.
+    async fn add(&mut self, load: LoadId, append: &PlacedAppend) -> Result<(), IngestError> {
+        let replaced = match self.replaced(&append.places.table, &append.part) {
+            Ok(replaced) => replaced,
+            Err(error) => {
+                self.give_back(load).await;
+                return Err(error);
+            }
+        };
+        match self.write_and_show(load, append, replaced).await {
+            // Somebody has removed the loads that were begun.
+            Err(IngestError::Catalog(CatalogError::NotRunning { .. })) => {
                 self.tail.clear();
                 // Those that are there still are cleaned up.
                 self.begun.clear();
                 self.uncleaned = 0;
-                self.write_and_show(table, given, &rows, 0).await
+                let load = self.next_load().await?;
+                self.write_and_show(load, append, 0).await
             }
             outcome => outcome,
         }
@@ -154,12 +214,13 @@ impl SmallAppends {
         Ok(())
     }
 
-    /// Gives loads back that are not needed now.
+    /// Gives loads back that are not needed now, and indexes that are open.
     ///
     /// # Errors
     /// The catalog cannot be written: the next load of the table does it.
     pub async fn pause(&mut self) -> Result<(), IngestError> {
         self.appends = 0;
+        self.indexes = OpenIndexes::default();
         let begun = std::mem::take(&mut self.begun);
         Ok(self.catalog.forget_all(&begun).await?)
     }
@@ -177,10 +238,11 @@ impl SmallAppends {
     }
 
     /// How many of the last parts the new one takes the place of. None while a compaction may have chosen them.
-    fn replaced(&self, table: &Table, rows: &RecordBatch) -> Result<usize, IngestError> {
-        let sizes = self.tail.iter().map(|it| (it.rows.num_rows(), it.bytes));
+    fn replaced(&self, table: &Table, part: &PlacedPart) -> Result<usize, IngestError> {
+        let sizes = self.tail.iter();
+        let sizes = sizes.map(|it| (it.rows.rows.num_rows(), it.bytes));
         let sizes: Vec<(usize, u64)> = sizes.collect();
-        let most = replaced_parts(&sizes, (rows.num_rows(), batch_bytes(rows)));
+        let most = replaced_parts(&sizes, (part.rows.num_rows(), part.bytes()));
         if most == 0 || self.is_being_compacted(table)? {
             return Ok(0);
         }
@@ -199,28 +261,34 @@ impl SmallAppends {
     /// Appends a part that takes the place of so many of the tail.
     async fn write_and_show(
         &mut self,
-        table: &Table,
-        given: &SmallRows,
-        rows: &RecordBatch,
+        load: LoadId,
+        append: &PlacedAppend,
         replaced: usize,
     ) -> Result<(), IngestError> {
         let kept = self.tail.len().saturating_sub(replaced);
-        let before = self.tail[kept..].iter().map(|it| &it.rows);
-        let rows = concat_batches(&rows.schema(), before.chain([rows]))?;
-        let load = self.next_load().await?;
         let begun = Instant::now();
         let outcome = async {
-            let written = self.write(table, load, rows).await?;
+            let part = match &self.tail[kept..] {
+                [] => Arc::clone(&append.part),
+                replaced => {
+                    let before = replaced.iter().map(|it| it.rows.as_ref());
+                    Arc::new(PlacedPart::of(before.chain([append.part.as_ref()]))?)
+                }
+            };
+            let written = self.write(load, append, Arc::clone(&part)).await?;
             let written_in = begun.elapsed();
-            self.show(table, given, &written, kept).await?;
-            let (rows, shown_in) = (written.chunk.rows, begun.elapsed() - written_in);
+            self.show(append, &part, &written, kept).await?;
+            let (rows, shown_in) = (written.rows, begun.elapsed() - written_in);
             tracing::debug!(%load, rows, replaced, ?written_in, ?shown_in, "rows are appended");
-            Ok(written)
+            Ok(part)
         };
         match outcome.await {
-            Ok(written) => {
+            Ok(part) => {
+                let replaced: Vec<LoadId> = self.tail[kept..].iter().map(|it| it.load).collect();
+                self.indexes.forget(&replaced);
+                self.parts = (append.places.table.parts.len() + 1).saturating_sub(replaced.len());
                 self.tail.truncate(kept);
-                self.keep(written);
+                self.keep(load, part);
                 self.appends += 1;
                 self.uncleaned = self.uncleaned.saturating_sub(1);
                 Ok(())
@@ -253,78 +321,39 @@ impl SmallAppends {
     /// Writes the files of a part, all of which are on the disk afterwards.
     async fn write(
         &self,
-        table: &Table,
         load: LoadId,
-        rows: RecordBatch,
+        append: &PlacedAppend,
+        part: Arc<PlacedPart>,
     ) -> Result<WrittenPart, IngestError> {
-        let LoadRequest {
-            data_dir,
-            database,
-            table: name,
-            ..
-        } = &self.request;
-        let dir = LoadDir::create_unsynced(data_dir, database, name, load)?;
-        fault::reached("begun")?;
-        let in_file = to_file_batch(&rows, &arrow_schema(&table.spec.columns))?;
-        let written = write_rows_unsynced(&dir.chunk_path(REPLICATED_CHUNK), in_file).await?;
-        fault::reached("chunks-written")?;
-        let chunk = Chunk {
-            chunk: REPLICATED_CHUNK,
-            file: REPLICATED_CHUNK,
-            rows: written.rows,
-            strays: 0,
-            bytes: written.bytes,
-            checksum: written.checksum,
-            overlap: None,
-            bounds: None,
-        };
-        let cut = &table.database;
-        let partitioning = PartPartitioning {
-            stripes: cut.stripes,
-            sub_stripes: cut.sub_stripes,
-            overlap_deg: cut.overlap_deg,
-        };
-        let chunks = std::slice::from_ref(&chunk);
-        let spec = table.spec.clone();
-        let manifest = PartManifest::new(load, spec, partitioning, written.rows, chunks);
-        let dir = blocking(move || {
-            manifest.write_unsynced(dir.path())?;
-            dir.sync()?;
-            Ok(dir)
-        });
-        let dir = dir.await?;
-        fault::reached("manifest-written")?;
-        Ok(WrittenPart {
-            load,
-            _dir: dir,
-            rows,
-            chunk,
-        })
+        let (request, places) = (append.request.clone(), Arc::clone(&append.places));
+        let runtime = Handle::current();
+        blocking(move || write_part(&request, &places, &part, load, runtime)).await
     }
 
     /// Shows a part in the place of those of the tail from the place `kept` on.
     async fn show(
         &self,
-        table: &Table,
-        given: &SmallRows,
+        append: &PlacedAppend,
+        part: &PlacedPart,
         written: &WrittenPart,
         kept: usize,
     ) -> Result<(), IngestError> {
         let replaces: Vec<LoadId> = self.tail[kept..].iter().map(|it| it.load).collect();
         fault::reached("before-publish")?;
+        let places = &append.places;
         let append = Append {
             load: written.load,
-            table,
+            table: &places.table,
             contents: PartContents {
-                rows: written.chunk.rows,
-                bytes: written.chunk.bytes,
-                null_keys: 0,
-                orphan_rows: 0,
-                source: &given.source,
-                chunks: std::slice::from_ref(&written.chunk),
+                rows: written.rows,
+                bytes: written.bytes,
+                null_keys: part.null_keys,
+                orphan_rows: part.orphan_rows,
+                source: &append.source,
+                chunks: &written.chunks,
                 metadata: None,
             },
-            unsettled: &[],
+            unsettled: places.family.unsettled(),
             replaces: &replaces,
         };
         self.catalog.append(append).await?;
@@ -336,16 +365,31 @@ impl SmallAppends {
     }
 
     /// Keeps the rows of a part that was shown, unless it is so large that none of its size is added to.
-    fn keep(&mut self, written: WrittenPart) {
-        let part = TailPart {
-            load: written.load,
-            bytes: batch_bytes(&written.rows),
-            rows: written.rows,
-        };
-        if part.rows.num_rows() > MOST_ROWS / 2 || part.bytes > MOST_BYTES / 2 {
+    fn keep(&mut self, load: LoadId, rows: Arc<PlacedPart>) {
+        let bytes = rows.bytes();
+        if rows.rows.num_rows() > MOST_ROWS / 2 || bytes > MOST_BYTES / 2 {
             self.tail.clear();
         } else {
-            self.tail.push(part);
+            self.tail.push(TailPart { load, rows, bytes });
+        }
+    }
+
+    /// Where the files of a load go.
+    fn dir_of(&self, load: LoadId) -> PathBuf {
+        let LoadRequest {
+            data_dir,
+            database,
+            table,
+            ..
+        } = &self.request;
+        table_dir(data_dir, database, table).join(load.0.to_string())
+    }
+
+    /// Takes back a load for which no part is written.
+    async fn give_back(&mut self, load: LoadId) {
+        match self.dir_of(load).exists() {
+            true => self.roll_back(load).await,
+            false => self.begun.push(load),
         }
     }
 
@@ -365,26 +409,17 @@ impl SmallAppends {
     }
 }
 
-fn changed(table: &Table) -> IngestError {
-    let table = table.spec.full_name();
-    CatalogError::TableChanged { table }.into()
+/// Rows that have their places, and what they are appended by.
+struct PlacedAppend {
+    request: LoadRequest,
+    places: Arc<RowPlaces>,
+    part: Arc<PlacedPart>,
+    source: String,
 }
 
-/// The rows by the value rules; an error if one of them cannot be stored.
-fn normalised(table: &Table, given: &SmallRows) -> Result<RecordBatch, IngestError> {
-    let names = vec![Path::new(&given.name).to_owned()];
-    let context = ReadContext::new(
-        table.spec.columns.clone(),
-        RejectedRows::new(names, 0),
-        Arc::new(Progress::default()),
-    );
-    let arrays = (context.columns.iter()).map(|it| given.rows.column_by_name(&it.name).cloned());
-    let arrays: Vec<_> = arrays.collect();
-    let first = RowId::new(0, 1).0;
-    let numbers = (first..first + given.rows.num_rows() as u64).collect();
-    let rows = normalise::to_rows(&arrays, numbers, &context)?;
-    context.rejected_rows.check()?;
-    Ok(rows.columns)
+fn changed(table: &str) -> IngestError {
+    let table = table.to_owned();
+    CatalogError::TableChanged { table }.into()
 }
 
 /// How many of the last parts a new one takes the place of, by their rows and bytes: as many as possible so that none of them is larger than
