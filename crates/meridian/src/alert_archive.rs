@@ -151,14 +151,14 @@ async fn archive(arguments: &ArchiveArguments) -> Result<(), Failure> {
         .map_err(|lost| lost.when_reporting(format!("{} is archived", arguments.name)))
 }
 
-fn set_as_of(connection: &mut Connection, time: &str) -> Result<(), Failure> {
+pub(crate) fn set_as_of(connection: &mut Connection, time: &str) -> Result<(), Failure> {
     let value = Some(VariableValue::Text(time.to_owned()));
     let set = connection.variables.set(AS_OF_VARIABLE, value);
     set.map_err(|error| Failure::new(error.to_string().replace(AS_OF_VARIABLE, "--as-of")))
 }
 
 /// The last edition that is seen, and when that was published.
-async fn last_edition(
+pub(crate) async fn last_edition(
     session: &Session,
     connection: &Connection,
 ) -> Result<Option<(i64, String)>, Failure> {

@@ -17,6 +17,7 @@ use tokio::runtime::Runtime;
 use crate::alert_archive::{self, ArchiveArguments};
 use crate::console::tell;
 use crate::failure::Failure;
+use crate::regions::{self, RegionArguments, RegionsArguments};
 
 /// What to do.
 #[derive(Subcommand)]
@@ -41,6 +42,13 @@ pub enum AlertsCommand {
     Detach(PublishArguments),
     /// Write what is published of an alert database into Parquet files with a manifest, for bulk download.
     Archive(ArchiveArguments),
+    /// Write the positions of objects and chosen columns into files by chunks of the sky, which pipelines read without a server.
+    ///
+    /// It takes any table whose rows have positions. The readers are `meridian alerts region`, meridian_apdb.region_files for Python and
+    /// the crate region-files for Rust; docs/region-files.md describes the format.
+    Regions(RegionsArguments),
+    /// Read the rows of a region in the files that `meridian alerts regions` has written.
+    Region(RegionArguments),
 }
 
 /// A new alert database.
@@ -157,6 +165,12 @@ pub fn run(command: AlertsCommand) -> Result<(), Failure> {
             runtime.shutdown_background();
             outcome
         }
+        AlertsCommand::Regions(arguments) => {
+            let outcome = runtime.block_on(regions::write(arguments));
+            runtime.shutdown_background();
+            outcome
+        }
+        AlertsCommand::Region(arguments) => regions::read(&arguments),
     }
 }
 

@@ -30,6 +30,7 @@ mod output;
 mod parent;
 mod prompt;
 mod query_commands;
+mod regions;
 mod registry_record;
 mod release_command;
 mod repartition;
