@@ -49,6 +49,9 @@ pub enum ClusterError {
         /// Why not.
         why: String,
     },
+    /// The front end cannot be one of those that are there.
+    #[error("{0}")]
+    Shared(String),
     /// The archive cannot be read.
     #[error(transparent)]
     Engine(#[from] EngineError),

@@ -1,7 +1,7 @@
 //! What members tell each other, in JSON.
 //!
 //! ```text
-//!   worker ──► front end   POST /members/NAME                 MemberReport, once a second ──► Assignment
+//!   worker ──► front end   POST /members/NAME                 MemberReport, once a second to each front end ──► Assignment
 //!                          GET  /parts/PART/manifest          the manifest of a part
 //!                          GET  /parts/PART/files/CHUNK       a chunk file, whole or by ranges
 //!   front end ──► worker   POST /shares                       ShareRequest ──► frames (see `frames`)
@@ -33,13 +33,19 @@ pub struct MemberReport {
     pub archive: Option<String>,
     /// A number of this process, another after each start.
     pub process: u64,
+    /// Counts the reports of this process: a front end that was asleep may read an older one last.
+    #[serde(default)]
+    pub number: u64,
     /// Threads that run pieces.
     pub threads: usize,
     /// Bytes of the disk on which its directory is.
     pub disk_bytes: u64,
     /// Bytes that are free there.
     pub free_bytes: u64,
-    /// The assignment that it knows.
+    /// The epoch of the leader whose assignment it follows.
+    #[serde(default)]
+    pub epoch: u64,
+    /// The number of that assignment.
     pub assignment: u64,
     /// Counts the changes of what it holds.
     pub holdings_version: u64,
@@ -68,10 +74,16 @@ pub struct Assignment {
     pub archive: String,
     /// The version of the worker's holdings that the front end knows; none if it knows none.
     pub known_holdings: Option<u64>,
+    /// The epoch in which the front end leads: a worker follows no assignment of an older one than it does.
+    #[serde(default)]
+    pub epoch: u64,
     /// Counts the changes of what this worker shall hold.
     pub assignment: u64,
-    /// What it shall hold, if it does not know that assignment yet.
+    /// What it shall hold, if the front end leads and the worker does not know that assignment yet.
     pub parts: Option<Vec<PartFiles>>,
+    /// Whether it shall give up nothing of what it holds besides: the front end has just begun to lead.
+    #[serde(default)]
+    pub keeps_all: bool,
 }
 
 /// A part that a share reads.
@@ -141,6 +153,15 @@ pub struct ClusterStatus {
     pub archive: String,
     /// Replicas of each chunk file that there shall be.
     pub replicas: usize,
+    /// The front ends that share the workers, as the one that was asked knows them; none if it is the only one that there can be.
+    #[serde(default)]
+    pub front_ends: Vec<FrontEndStatus>,
+    /// Whether the front end that was asked decides what workers hold.
+    #[serde(default)]
+    pub leads: bool,
+    /// Pieces of this front end's queries that workers have run since it started.
+    #[serde(default)]
+    pub remote_pieces: u64,
     /// Its workers, by name.
     pub workers: Vec<WorkerStatus>,
     /// Chunk files of partitioned tables.
@@ -167,6 +188,15 @@ pub struct ClusterStatus {
     pub lost_files: u64,
     /// Why there are fewer replicas than there shall be, if that will not pass by itself.
     pub warnings: Vec<String>,
+}
+
+/// A front end, as `meridian cluster status` shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrontEndStatus {
+    /// Where members connect.
+    pub address: String,
+    /// Whether it decides what workers hold.
+    pub leads: bool,
 }
 
 /// A worker, as `meridian cluster status` shows it.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use clap::{Args, Subcommand, ValueEnum};
 use cluster::Operator;
-use cluster::messages::ClusterStatus;
+use cluster::messages::{ClusterStatus, FrontEndStatus};
 use ingest::{grouped, size};
 use tokio::runtime::Runtime;
 
@@ -147,8 +147,23 @@ fn in_words(status: &ClusterStatus) -> String {
         ),
         false => text.push_str(&workers(status)),
     }
+    text.push_str(&front_ends(status));
     text.push_str(&replicas_in_words(status));
     text
+}
+
+/// The front ends, if there can be several.
+fn front_ends(status: &ClusterStatus) -> String {
+    let named = |front_end: &FrontEndStatus| match front_end.leads {
+        true => format!("{} (leads)", front_end.address),
+        false => front_end.address.clone(),
+    };
+    let named: Vec<String> = status.front_ends.iter().map(named).collect();
+    match named.len() {
+        0 => String::new(),
+        1 => format!("1 front end: {}\n", named.join("")),
+        count => format!("{count} front ends: {}\n", named.join(", ")),
+    }
 }
 
 fn workers(status: &ClusterStatus) -> String {

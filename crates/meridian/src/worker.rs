@@ -22,7 +22,7 @@ const NETWORK_THREADS: usize = 2;
 /// A worker of a cluster.
 #[derive(Args)]
 pub struct WorkerArguments {
-    /// Where front ends listen for members, separated by commas; the first that answers is asked.
+    /// Where front ends listen for members, separated by commas: all that share the worker.
     #[arg(
         long,
         value_name = "ADDR",

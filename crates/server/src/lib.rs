@@ -484,9 +484,8 @@ impl Server {
         // Submitted queries that run do not delay the end: the next process goes on with them.
         let queries = Arc::clone(&self.shared.queries);
         let queries = tokio::spawn(queries.run(stop.clone()));
-        if let Some(front_end) = self.front_end {
-            tokio::spawn(front_end.run(left.clone()));
-        }
+        let front_end = self.front_end;
+        let front_end = front_end.map(|it| tokio::spawn(it.run(left.clone())));
         let leaving = left.drop_guard();
         let open = self.listeners.into_iter();
         let open =
@@ -516,6 +515,9 @@ impl Server {
         let _ = timeout(LAST_WORDS, queries).await;
         drop(leaving);
         let _ = timeout(LAST_WORDS, counting).await;
+        if let Some(front_end) = front_end {
+            let _ = timeout(LAST_WORDS, front_end).await;
+        }
         self.shared.authenticator.flush_audit(LAST_WORDS).await;
         info!("ended");
     }

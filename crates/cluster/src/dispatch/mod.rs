@@ -42,6 +42,8 @@ pub(crate) struct Dispatcher {
     /// Where connections live.
     runtime: Handle,
     phases: AtomicU64,
+    /// Pieces that workers have run.
+    pieces: Arc<AtomicU64>,
     stalled_after: Duration,
 }
 
@@ -69,8 +71,14 @@ impl Dispatcher {
             client,
             runtime: Handle::current(),
             phases: AtomicU64::new(0),
+            pieces: Arc::default(),
             stalled_after,
         })
+    }
+
+    /// Pieces that workers have run for this front end.
+    pub fn num_pieces(&self) -> u64 {
+        self.pieces.load(Relaxed)
     }
 }
 
@@ -144,6 +152,7 @@ impl PieceDispatcher for Dispatcher {
             pieces: remote,
             phase,
             stalled_after: self.stalled_after,
+            done: Arc::clone(&self.pieces),
             warnings: Arc::clone(Interrupt::current_or_new().warnings()),
         };
         let driven = self.runtime.spawn(drive.run(shares, sender));

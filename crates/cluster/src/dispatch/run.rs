@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
@@ -51,6 +52,8 @@ pub(super) struct PhaseDrive {
     pub has_plan: Vec<Mutex<bool>>,
     /// A worker of whose share nothing is heard for so long is given up for the phase.
     pub stalled_after: Duration,
+    /// Counts the pieces that workers have run, over all phases.
+    pub done: Arc<AtomicU64>,
     /// Where warnings of pieces that count go.
     pub warnings: Arc<RowWarnings>,
 }
@@ -222,6 +225,7 @@ impl Driving {
                 let piece = number(piece);
                 match counts {
                     true => {
+                        drive.done.fetch_add(1, Relaxed);
                         self.note(run, Milestones::piece_done);
                         if let Some(execution) = &self.drive.phase.execution {
                             execution.count_remote(&self.drive.workers[worker].0);

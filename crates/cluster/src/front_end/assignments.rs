@@ -255,7 +255,7 @@ mod tests {
     use catalog::{LoadId, REPLICATED_CHUNK};
     use proptest::prelude::*;
 
-    use super::super::orders::Orders;
+    use super::super::orders::{Order, Orders};
     use super::super::room::to_give_up;
     use super::*;
     use crate::messages::MemberReport;
@@ -296,9 +296,11 @@ mod tests {
                 version: String::new(),
                 archive: None,
                 process: 1,
+                number: 0,
                 threads: 1,
                 disk_bytes: 10_000,
                 free_bytes,
+                epoch: 0,
                 assignment: 0,
                 holdings_version: 0,
                 holdings: None,
@@ -483,17 +485,19 @@ mod tests {
             }
         }
 
-        /// A front end gives files up, and workers follow what they were told a while ago, join, drain and come back: there are always as many
-        /// replicas of what the front end has given up as there shall be.
+        /// A front end gives files up, and workers follow what they were told a while ago, join, drain and come back; another front end leads, which
+        /// knows of workers what they told it a while ago, and the one before goes on as if it led: there are always as many replicas of what has been
+        /// given up as there shall be.
         #[test]
         fn what_the_front_end_has_given_up_keeps_its_replicas(
-            steps in prop::collection::vec((0usize..8, 0usize..5), 1..400),
+            steps in prop::collection::vec((0usize..11, 0usize..5, 0usize..3), 1..600),
+            num_front_ends in 1usize..4,
             replicas in 1usize..4,
             kept in prop::sample::select(vec![0u64, 50, 150]),
         ) {
-            let mut model = Model::new(replicas, kept);
-            for (step, worker) in steps {
-                model.step(step, worker);
+            let mut model = Model::new(num_front_ends, replicas, kept);
+            for (step, worker, front_end) in steps {
+                model.step(step, worker, front_end % num_front_ends);
                 for file in model.parts[0].away().iter() {
                     let holders = model.workers.values().filter(|it| it.files.contains(file)).count();
                     prop_assert!(holders >= replicas, "file {file}: {holders} holders");
@@ -502,87 +506,169 @@ mod tests {
         }
     }
 
-    /// A worker as it is, whatever the front end knows of it.
+    /// Files of each worker are given up by whoever leads, and by nobody else, so that leaders that follow each other come to the same end.
+    #[test]
+    fn whoever_leads_next_moves_nothing() {
+        let mut model = Model::new(2, 2, 1_000);
+        let settle = |model: &mut Model, leader: usize| {
+            for _ in 0..6 {
+                for worker in 0..5 {
+                    for front_end in 0..2 {
+                        model.report(&format!("w{worker}"), front_end);
+                        model.deliver(&format!("w{worker}"), front_end);
+                    }
+                    model.work(&format!("w{worker}"), true);
+                }
+                model.assign(leader);
+            }
+        };
+        settle(&mut model, 0);
+        let before: BTreeMap<String, HashSet<ChunkId>> = model.held();
+        assert!(before.values().all(|files| files.len() > 1));
+        model.lead(1);
+        settle(&mut model, 1);
+        assert_eq!(model.held(), before);
+        assert!(model.workers.values().all(|it| it.follows.0 == 2));
+    }
+
+    /// A worker as it is, whatever front ends know of it.
     #[derive(Default)]
     struct ModelWorker {
         files: HashSet<ChunkId>,
-        /// The assignment that it follows.
-        follows: (u64, HashSet<ChunkId>),
+        /// The assignment that it follows, by epoch and number.
+        follows: (u64, u64),
+        /// What that lists.
+        listed: HashSet<ChunkId>,
+        keeps_all: bool,
     }
 
-    /// A front end and workers that hear of each other now and then.
+    /// A front end, which may take itself for the leader after another one has become that.
+    struct ModelFrontEnd {
+        epoch: Option<u64>,
+        /// What it knows of the workers.
+        members: BTreeMap<String, Member>,
+        orders: Orders,
+        latest: Assignments,
+        /// What it has said to each worker that has not heard it yet.
+        said: HashMap<String, (u64, Order)>,
+    }
+
+    /// Front ends and workers that hear of each other now and then.
     struct Model {
         parts: Vec<Arc<KnownPart>>,
         workers: BTreeMap<String, ModelWorker>,
-        /// What the front end knows of the workers.
-        members: BTreeMap<String, Member>,
+        front_ends: Vec<ModelFrontEnd>,
+        /// The epoch of the leader that has the lease.
+        epoch: u64,
         draining: HashSet<String>,
-        orders: Orders,
-        latest: Assignments,
         replicas: usize,
         kept: u64,
     }
 
     impl Model {
-        fn new(replicas: usize, kept: u64) -> Self {
-            Self {
+        /// The first front end leads.
+        fn new(num_front_ends: usize, replicas: usize, kept: u64) -> Self {
+            let front_end = |_| ModelFrontEnd {
+                epoch: None,
+                members: BTreeMap::new(),
+                orders: Orders::new(0),
+                latest: Assignments::default(),
+                said: HashMap::new(),
+            };
+            let mut model = Self {
                 parts: vec![part(20)],
                 workers: BTreeMap::new(),
-                members: BTreeMap::new(),
+                front_ends: (0..num_front_ends).map(front_end).collect(),
+                epoch: 0,
                 draining: HashSet::new(),
-                orders: Orders::new(100),
-                latest: Assignments::default(),
                 replicas,
                 kept,
-            }
+            };
+            model.lead(0);
+            model
         }
 
-        fn step(&mut self, step: usize, number: usize) {
+        fn step(&mut self, step: usize, number: usize, front_end: usize) {
             let name = format!("w{number}");
             match step {
-                0 | 1 => self.report(&name),
-                2 | 3 => self.assign(),
-                4 => self.make_room(),
-                5 if self.draining.remove(&name) => {}
-                5 => {
+                0 | 1 => self.report(&name, front_end),
+                2 | 3 => self.deliver(&name, front_end),
+                4 | 5 => self.assign(front_end),
+                6 => self.make_room(front_end),
+                7 if self.draining.remove(&name) => {}
+                7 => {
                     self.draining.insert(name);
                 }
-                _ => self.work(&name, step == 6),
+                8 => self.lead(front_end),
+                _ => self.work(&name, step == 9),
             }
         }
 
-        /// A worker tells what it holds and which assignment it follows, and is told the newest one, from which on it follows that.
-        fn report(&mut self, name: &str) {
+        /// A front end gets the lease, with an epoch of its own.
+        fn lead(&mut self, front_end: usize) {
+            self.epoch += 1;
+            let front_end = &mut self.front_ends[front_end];
+            front_end.epoch = Some(self.epoch);
+            front_end.orders = Orders::new(100);
+            front_end.latest = Assignments::default();
+        }
+
+        /// A worker tells what it holds and which assignment it follows, and what it is told is under way.
+        fn report(&mut self, name: &str, front_end: usize) {
             let worker = self.workers.entry(name.to_owned()).or_default();
             let mut known = member(worker.files.iter().map(|file| file.0), 9_000);
-            known.report.assignment = worker.follows.0;
-            self.members.insert(name.to_owned(), known);
-            if let Some((version, files)) = self.orders.of(name) {
-                let listed = files.iter().flat_map(|part| &part.files);
-                worker.follows = (version, listed.copied().map(ChunkId).collect());
+            (known.report.epoch, known.report.assignment) = worker.follows;
+            let front_end = &mut self.front_ends[front_end];
+            front_end.members.insert(name.to_owned(), known);
+            front_end.said.remove(name);
+            if let (Some(epoch), Some(order)) = (front_end.epoch, front_end.orders.of(name)) {
+                front_end.said.insert(name.to_owned(), (epoch, order));
             }
         }
 
-        fn assign(&mut self) {
-            for (name, known) in &self.members {
-                self.orders.acknowledge(name, known.report.assignment);
+        /// A worker hears what it was told, and follows it from now on, unless it follows a newer leader.
+        fn deliver(&mut self, name: &str, front_end: usize) {
+            let said = self.front_ends[front_end].said.remove(name);
+            let (Some((epoch, order)), Some(worker)) = (said, self.workers.get_mut(name)) else {
+                return;
+            };
+            if epoch >= worker.follows.0 && (epoch, order.version) != worker.follows {
+                let listed = order.files.iter().flat_map(|part| &part.files);
+                worker.listed = listed.copied().map(ChunkId).collect();
+                worker.follows = (epoch, order.version);
+                worker.keeps_all = order.keeps_all;
             }
-            self.latest = assign(&Inputs {
+        }
+
+        fn assign(&mut self, front_end: usize) {
+            let front_end = &mut self.front_ends[front_end];
+            if front_end.epoch.is_none() {
+                return;
+            }
+            for (name, known) in &front_end.members {
+                if let Some(number) = known.follows(front_end.epoch) {
+                    front_end.orders.acknowledge(name, number);
+                }
+            }
+            front_end.latest = assign(&Inputs {
                 parts: &self.parts,
                 superseded: &[],
-                members: &self.members,
+                members: &front_end.members,
                 draining: &self.draining,
                 replicas: self.replicas,
-                sure: &self.orders.sure(),
+                sure: &front_end.orders.sure(),
             });
-            self.orders.tell(&self.latest.workers);
+            front_end.orders.tell(&front_end.latest.workers);
         }
 
-        fn make_room(&mut self) {
-            let chosen = to_give_up(&self.latest, self.kept, self.replicas, |_| true);
-            self.parts[0]
-                .away()
-                .extend(chosen.into_iter().map(|(_, file)| file));
+        /// The leader gives files up: one that has lost its lease does not.
+        fn make_room(&mut self, front_end: usize) {
+            let front_end = &self.front_ends[front_end];
+            if front_end.epoch == Some(self.epoch) {
+                let chosen = to_give_up(&front_end.latest, self.kept, self.replicas, |_| true);
+                let chosen = chosen.into_iter().map(|(_, file)| file);
+                self.parts[0].away().extend(chosen);
+            }
         }
 
         /// A worker gets some of the files that it lacks, or all; and if it has all, it gives up what it shall not hold.
@@ -590,21 +676,23 @@ mod tests {
             let Some(worker) = self.workers.get_mut(name).filter(|it| it.follows.0 > 0) else {
                 return;
             };
-            let lacking: Vec<ChunkId> = worker
-                .follows
-                .1
-                .difference(&worker.files)
-                .copied()
-                .collect();
+            let lacking: Vec<ChunkId> = worker.listed.difference(&worker.files).copied().collect();
             let some = if all {
                 lacking.len()
             } else {
                 lacking.len() / 2
             };
             worker.files.extend(&lacking[..some]);
-            if some == lacking.len() {
-                worker.files = worker.follows.1.clone();
+            if some == lacking.len() && !worker.keeps_all {
+                worker.files = worker.listed.clone();
             }
+        }
+
+        fn held(&self) -> BTreeMap<String, HashSet<ChunkId>> {
+            let workers = self.workers.iter();
+            workers
+                .map(|(name, worker)| (name.clone(), worker.files.clone()))
+                .collect()
         }
     }
 }

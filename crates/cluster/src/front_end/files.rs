@@ -38,6 +38,7 @@ const STEP: u64 = 1 << 20;
 pub(super) struct LocalPort {
     listener: TcpListener,
     credentials: Credentials,
+    service: FileService,
 }
 
 impl LocalPort {
@@ -62,7 +63,13 @@ impl LocalPort {
         Ok(Self {
             listener,
             credentials,
+            service,
         })
+    }
+
+    /// How others find it.
+    pub fn service(&self) -> &FileService {
+        &self.service
     }
 
     /// Its listener, what it serves, and who may ask.

@@ -35,6 +35,11 @@ impl Member {
         now.duration_since(self.heard) < SILENT_AFTER
     }
 
+    /// The number of the assignment that it follows, if that is of this epoch.
+    pub fn follows(&self, epoch: Option<u64>) -> Option<u64> {
+        (epoch == Some(self.report.epoch)).then_some(self.report.assignment)
+    }
+
     /// Whether it holds a file.
     pub fn holds(&self, part: PartKey, file: ChunkId) -> bool {
         self.holdings
@@ -57,6 +62,13 @@ impl Members {
         let told = report.holdings.take();
         let version = (report.process, report.holdings_version);
         let mut members = self.lock();
+        if let Some(known) = members.get(name)
+            && known.report.process == report.process
+            && report.number < known.report.number
+        {
+            // It was under way while this process was asleep.
+            return (None, false);
+        }
         let before = members.remove(name);
         let is_new = before.as_ref().is_none_or(|before| !before.is_live(now));
         let (mut holdings, mut known) = match before {
@@ -168,9 +180,11 @@ mod tests {
             version: "0".to_owned(),
             archive: None,
             process,
+            number: 0,
             threads: 2,
             disk_bytes: 1000,
             free_bytes: 500,
+            epoch: 0,
             assignment: 0,
             holdings_version: version,
             holdings,
@@ -216,5 +230,37 @@ mod tests {
         );
         assert_eq!(part_files(&members.all()["a"].holdings), some);
         assert!(members.is_live("a", 2) && !members.is_live("a", 1) && !members.is_live("b", 2));
+    }
+    /// A front end that was asleep read what had been sent to it meanwhile in no order, and took files for held that had been given up.
+    #[test]
+    fn an_older_report_does_not_count_after_a_newer_one() {
+        let members = Members::default();
+        let files = |files: &[i32]| {
+            Some(vec![PartFiles {
+                part: 3,
+                digest: 8,
+                files: files.to_vec(),
+            }])
+        };
+        let numbered = |number: u64, version: u64, held: Option<Vec<PartFiles>>| MemberReport {
+            number,
+            ..report(1, version, held)
+        };
+        members.report("a", numbered(7, 2, files(&[5])));
+        assert_eq!(
+            members.report("a", numbered(6, 1, files(&[5, 9]))),
+            (None, false)
+        );
+        let part = PartKey {
+            part: LoadId(3),
+            digest: 8,
+        };
+        assert!(!members.all()["a"].holds(part, ChunkId(9)));
+        let restarted = MemberReport {
+            number: 1,
+            ..report(2, 1, files(&[9]))
+        };
+        members.report("a", restarted);
+        assert!(members.all()["a"].holds(part, ChunkId(9)));
     }
 }

@@ -4,23 +4,28 @@
 mod assignments;
 mod files;
 mod holders;
+mod leadership;
 mod members;
 mod orders;
 mod parts;
 mod room;
 mod routes;
 mod settings;
+mod several;
+mod shared;
 mod status;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use catalog::CatalogState;
+use catalog::{CatalogState, SharedDatabase};
 use engine::{Archive, EngineError, PieceDispatcher};
+use store::FileService;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
@@ -37,12 +42,15 @@ use crate::tls::Role;
 use assignments::{Assignments, Inputs, assign};
 use files::LocalPort;
 use holders::{EngineHolders, Holders};
+use leadership::Leadership;
 pub(crate) use members::{Holdings, Member, Members, part_files};
 use orders::Orders;
 use parts::KnownPart;
 pub(crate) use parts::{PartKey, Parts};
 pub use room::KeptFiles;
-use settings::Settings;
+use settings::{Settings, lock_alone};
+use several::Several;
+use shared::Identity;
 
 /// How often a front end looks whether tables have changed.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -82,11 +90,22 @@ pub struct FrontEnd {
     options: ClusterOptions,
     listener: Mutex<Option<TcpListener>>,
     local_port: Mutex<Option<LocalPort>>,
+    /// How other processes of this machine get files.
+    service: FileService,
     address: SocketAddr,
+    /// A number of this process.
+    process: u64,
     assigned: Mutex<Assigned>,
     /// Woken when what workers shall hold has to be computed anew.
     changed: Notify,
+    leadership: Leadership,
+    /// What it shares with other front ends; none where it is alone.
+    several: Option<Several>,
+    /// Keeps others out where it is alone.
+    _alone: Option<File>,
     started: Instant,
+    /// Since when workers can report: it was started, or woke up.
+    awake: Mutex<Instant>,
     /// Counts the files that workers asked for, so that they come from all holders by turns.
     redirections: AtomicUsize,
     /// Counts how often files were given up and brought back.
@@ -105,7 +124,25 @@ struct Assigned {
     state: Option<CatalogState>,
     /// Of what `latest` was computed.
     inputs: Option<KnownInputs>,
+    /// The epoch in which this front end gives orders; none if it does not.
+    epoch: Option<u64>,
     orders: Orders,
+}
+
+impl Assigned {
+    /// Gives orders in another epoch from now on. What workers were told before counts for nothing.
+    fn begin(&mut self, epoch: u64, process: u64) {
+        // After a start no worker shall take an old number for a new one.
+        self.orders = Orders::new(process >> 16);
+        self.epoch = Some(epoch);
+        self.inputs = None;
+    }
+
+    /// The epoch of its orders, if this front end still leads in it.
+    fn leads(&self, leadership: &Leadership) -> Option<u64> {
+        self.epoch
+            .filter(|epoch| leadership.epoch() == Some(*epoch))
+    }
 }
 
 /// The version of what a worker holds, once it has told.
@@ -118,11 +155,13 @@ struct KnownInputs {
     list: u64,
     /// The parts of those that no table shows whose files are there still.
     superseded: Vec<PartKey>,
-    /// The workers that are not lost, each with the version of what it holds, and the assignment that it follows.
-    members: Vec<(String, HeldVersion, u64)>,
+    /// The workers that are not lost, each with the version of what it holds, and this front end's assignment if it follows one.
+    members: Vec<(String, HeldVersion, Option<u64>)>,
     /// Counts how often files were given up and brought back.
     away: u64,
     draining: HashSet<String>,
+    /// The epoch in which this front end leads.
+    epoch: Option<u64>,
     /// When it was: disks fill up by themselves.
     minute: u64,
 }
@@ -146,17 +185,27 @@ impl FrontEnd {
                 address: options.address.clone(),
                 why: error.to_string(),
             })?;
-        let local_port = LocalPort::open(archive.catalog().data_dir()).await?;
-        let settings = Settings::open(archive.catalog().data_dir())?;
+        let process = crate::random()?;
+        let data_dir = archive.catalog().data_dir();
+        let mut settings = Settings::open(data_dir)?;
+        let database = SharedDatabase::of(data_dir).await;
+        let (several, alone) = match database.map_err(EngineError::from)? {
+            Some(database) => {
+                let me = Identity {
+                    process,
+                    address: address.to_string(),
+                    replicas: options.replicas,
+                    gives_up: options.kept_files != KeptFiles::All,
+                };
+                let several = Several::open(database, me, &mut settings).await?;
+                (Some(several), None)
+            }
+            None => (None, Some(lock_alone(data_dir)?)),
+        };
+        let local_port = LocalPort::open(data_dir).await?;
         let members: Arc<Members> = Arc::default();
         let client = Arc::new(MemberClient::new(credentials));
-        let process = crate::random()?;
         let parts: Arc<Parts> = Arc::default();
-        let assigned = Assigned {
-            // After a start no worker shall take an old number for a new one.
-            orders: Orders::new(process >> 16),
-            ..Assigned::default()
-        };
         let holders = Holders::new(
             Arc::clone(&members),
             Arc::clone(&parts),
@@ -180,11 +229,20 @@ impl FrontEnd {
             client,
             options,
             listener: Mutex::new(Some(listener)),
+            service: local_port.service().clone(),
             local_port: Mutex::new(Some(local_port)),
             address,
-            assigned: Mutex::new(assigned),
+            process,
+            assigned: Mutex::default(),
             changed: Notify::new(),
+            leadership: match &several {
+                Some(_) => Leadership::among_others(),
+                None => Leadership::alone(),
+            },
+            several,
+            _alone: alone,
             started: Instant::now(),
+            awake: Mutex::new(Instant::now()),
             redirections: AtomicUsize::new(0),
             away_version: AtomicU64::new(0),
         }))
@@ -214,15 +272,33 @@ impl FrontEnd {
             () = serve(local, files, &token, stop.clone()) => {}
             () = Arc::clone(&self).keep_assigning() => {}
             () = Arc::clone(&self).keep_bringing_back() => {}
+            () = self.keep_leading() => {}
+            () = self.notice_sleep() => {}
         }
+        self.leave().await;
     }
 
     async fn keep_assigning(self: Arc<Self>) {
         loop {
             let _ = timeout(LOOK_INTERVAL, self.changed.notified()).await;
-            if let Err(error) = self.list_parts().await {
-                warn!(%error, "the parts of the archive cannot be listed");
-                sleep(LOOK_INTERVAL).await;
+            let leads = self.leadership.epoch();
+            let begins = leads.filter(|epoch| lock(&self.assigned).epoch != Some(*epoch));
+            let listed = match begins {
+                // A leader knows all parts that the one before it knew: else it would have replicas of the newest ones given up.
+                Some(_) => self.read_parts().await,
+                None => self.list_parts().await,
+            };
+            match (listed, begins) {
+                (Ok(()), Some(epoch)) => {
+                    self.look_for_files_that_came_back();
+                    lock(&self.assigned).begin(epoch, self.process);
+                }
+                (Ok(()), None) if leads.is_none() => self.look_for_files_that_came_back(),
+                (Ok(()), None) => {}
+                (Err(error), _) => {
+                    warn!(%error, "the parts of the archive cannot be listed");
+                    sleep(LOOK_INTERVAL).await;
+                }
             }
             // It takes long where there is much to place.
             let placing = Arc::clone(&self);
@@ -244,6 +320,12 @@ impl FrontEnd {
         if now.is_some() && now == lock(&self.assigned).state {
             return Ok(());
         }
+        self.read_parts().await
+    }
+
+    /// Lists the parts of the archive as they are now.
+    async fn read_parts(&self) -> Result<(), EngineError> {
+        let now = self.archive.catalog().state();
         let parts = self.parts.list(self.archive.catalog()).await?;
         let superseded = self.parts.superseded(self.archive.catalog()).await?;
         let mut assigned = lock(&self.assigned);
@@ -262,15 +344,18 @@ impl FrontEnd {
         let draining = self.settings.draining();
         let mut assigned = lock(&self.assigned);
         assigned.superseded.retain(|part| part.exists());
+        let epoch = assigned.leads(&self.leadership);
+        let follows = |member: &Member| member.follows(epoch);
         let inputs = KnownInputs {
             list: assigned.list,
             members: members
                 .iter()
-                .map(|(name, it)| (name.clone(), it.holdings_version, it.report.assignment))
+                .map(|(name, it)| (name.clone(), it.holdings_version, follows(it)))
                 .collect(),
             superseded: assigned.superseded.iter().map(|part| part.key).collect(),
             away: self.away_version.load(Relaxed),
             draining: draining.clone(),
+            epoch,
             minute: self.started.elapsed().as_secs() / 60,
         };
         if assigned.inputs.as_ref() == Some(&inputs) {
@@ -278,17 +363,26 @@ impl FrontEnd {
         }
         assigned.inputs = Some(inputs);
         for (name, member) in &members {
-            assigned.orders.acknowledge(name, member.report.assignment);
+            if let Some(number) = follows(member) {
+                assigned.orders.acknowledge(name, number);
+            }
         }
+        let sure = match epoch {
+            Some(_) => assigned.orders.sure(),
+            // Whatever the leader has told workers is not known here.
+            None => HashMap::new(),
+        };
         let latest = assign(&Inputs {
             parts: &assigned.parts,
             superseded: &assigned.superseded,
             members: &members,
             draining: &draining,
             replicas: self.options.replicas,
-            sure: &assigned.orders.sure(),
+            sure: &sure,
         });
-        assigned.orders.tell(&latest.workers);
+        if epoch.is_some() {
+            assigned.orders.tell(&latest.workers);
+        }
         if assigned.latest.missing_replicas > 0 && latest.missing_replicas == 0 {
             info!(files = latest.files, "every chunk file has its replicas");
         }
@@ -303,8 +397,9 @@ impl FrontEnd {
         members
     }
 
+    /// Whether all workers that there are have had the time to report.
     fn has_settled(&self) -> bool {
-        self.started.elapsed() >= SETTLE
+        lock(&self.awake).elapsed() >= SETTLE
     }
 }
 

@@ -2,6 +2,9 @@
 //!
 //! A worker gives a file up only under an assignment that does not list it. It follows the one that it acknowledged last, or one that it was
 //! told since. So it keeps what all of these list, whatever is under way.
+//!
+//! The first assignment has it give up nothing: it may hold files that this front end has not heard of, which another one counts on that led until
+//! now. What it holds is told with the acknowledgement, and the next assignment is made of that.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -17,11 +20,23 @@ pub(crate) struct Orders {
     version: u64,
 }
 
+/// What a worker shall hold.
+#[derive(Debug, Clone)]
+pub(crate) struct Order {
+    /// The number of the assignment.
+    pub version: u64,
+    pub files: Arc<Vec<PartFiles>>,
+    /// Whether it shall give nothing up.
+    pub keeps_all: bool,
+}
+
 /// What a worker was told to hold.
 #[derive(Debug)]
 struct Told {
     /// The number of the assignment.
     version: u64,
+    /// That of the first one, as long as none was acknowledged.
+    first: Option<u64>,
     files: Arc<Vec<PartFiles>>,
     holdings: Arc<Holdings>,
     /// What this assignment and all earlier ones list that the worker may still follow.
@@ -37,18 +52,32 @@ impl Orders {
         }
     }
 
-    /// The assignment of a worker, and its number.
-    pub fn of(&self, worker: &str) -> Option<(u64, &Arc<Vec<PartFiles>>)> {
+    /// The assignment of a worker.
+    pub fn of(&self, worker: &str) -> Option<Order> {
         let told = self.workers.get(worker)?;
-        Some((told.version, &told.files))
+        Some(Order {
+            version: told.version,
+            files: Arc::clone(&told.files),
+            keeps_all: told.first.is_some(),
+        })
     }
 
-    /// Notes which assignment a worker follows.
+    /// Notes which assignment a worker follows, before the next ones are made.
     pub fn acknowledge(&mut self, worker: &str, version: u64) {
-        if let Some(told) = self.workers.get_mut(worker)
-            && told.version == version
-        {
+        let Some(told) = self.workers.get_mut(worker) else {
+            return;
+        };
+        if told.version == version {
             told.sure = Arc::clone(&told.holdings);
+        }
+        if told
+            .first
+            .is_some_and(|first| (first..=told.version).contains(&version))
+        {
+            told.first = None;
+            // It may list the same, and has it give up the rest.
+            self.version += 1;
+            told.version = self.version;
         }
     }
 
@@ -69,6 +98,7 @@ impl Orders {
             let sure = known.map(|known| common(&known.sure, holdings));
             let told = Told {
                 version: self.version,
+                first: known.map_or(Some(self.version), |known| known.first),
                 files: Arc::new(part_files(holdings)),
                 holdings: Arc::clone(holdings),
                 sure: Arc::new(sure.unwrap_or_default()),
@@ -85,4 +115,47 @@ fn common(left: &Holdings, right: &Holdings) -> Holdings {
         Some((*part, files.intersection(others).copied().collect()))
     });
     both.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use catalog::LoadId;
+    use sky::ChunkId;
+
+    use super::super::parts::PartKey;
+    use super::*;
+
+    fn listing(files: &[i32]) -> BTreeMap<String, Arc<Holdings>> {
+        let part = PartKey {
+            part: LoadId(1),
+            digest: 1,
+        };
+        let files: HashSet<ChunkId> = files.iter().copied().map(ChunkId).collect();
+        BTreeMap::from([("w".to_owned(), Arc::new(HashMap::from([(part, files)])))])
+    }
+
+    #[test]
+    fn a_worker_gives_nothing_up_before_it_has_told_what_it_holds() {
+        let mut orders = Orders::new(10);
+        orders.tell(&listing(&[1]));
+        orders.tell(&listing(&[1, 2]));
+        let first = orders.of("w").unwrap();
+        assert!(first.keeps_all && first.version == 12);
+        for other in [10, 13, 900] {
+            orders.acknowledge("w", other);
+            assert!(
+                orders.of("w").unwrap().keeps_all,
+                "it follows another front end's"
+            );
+        }
+        orders.acknowledge("w", 11);
+        let second = orders.of("w").unwrap();
+        assert!(!second.keeps_all && second.version == 13);
+        assert_eq!(second.files, first.files);
+        orders.tell(&listing(&[2]));
+        let third = orders.of("w").unwrap();
+        assert!(!third.keeps_all && third.version == 14);
+    }
 }

@@ -69,7 +69,7 @@ impl FrontEnd {
         let KeptFiles::Bytes(kept) = self.options.kept_files else {
             return false;
         };
-        if !self.has_settled() {
+        if !self.may_give_up() {
             return false;
         }
         let live = self.members.live();
@@ -129,7 +129,7 @@ impl FrontEnd {
     pub(super) async fn keep_bringing_back(self: Arc<Self>) {
         loop {
             sleep(PAUSE).await;
-            if self.options.kept_files != KeptFiles::All {
+            if self.options.kept_files != KeptFiles::All || self.leadership.epoch().is_none() {
                 continue;
             }
             let parts = Arc::clone(&lock(&self.assigned).parts);
@@ -137,11 +137,31 @@ impl FrontEnd {
                 let mut away: Vec<ChunkId> = part.away().iter().copied().collect();
                 away.sort_unstable();
                 for file in away {
+                    if self.leadership.epoch().is_none() {
+                        break;
+                    }
                     if let Err(error) = self.bring_back(part, file).await {
                         warn!(%error, file = %part.path(file).display(), "a file does not come back");
                         sleep(PAUSE).await;
                     }
                 }
+            }
+        }
+    }
+
+    /// Learns which files another front end has brought back, while it led.
+    pub(super) fn look_for_files_that_came_back(&self) {
+        let parts = Arc::clone(&lock(&self.assigned).parts);
+        for part in parts.iter().filter(|part| !part.away().is_empty()) {
+            // One that cannot be looked at is looked at the next time.
+            let Ok(away) = store::files_away(&part.dir) else {
+                continue;
+            };
+            let away: HashSet<ChunkId> = away.into_iter().collect();
+            let mut known = part.away();
+            if *known != away {
+                *known = away;
+                self.away_version.fetch_add(1, Relaxed);
             }
         }
     }
@@ -156,7 +176,11 @@ impl FrontEnd {
             return Ok(());
         };
         let path = part.path(file);
-        let temporary = path.with_extension("mrd.tmp");
+        // Another front end may have begun the same when it led.
+        let temporary = match &self.several {
+            None => path.with_extension("mrd.tmp"),
+            Some(_) => path.with_extension(format!("{:x}.tmp", self.process)),
+        };
         let copied = copy_verified(&source, known, &temporary).await;
         let copied = copied.and_then(|()| Ok(bring_back(&temporary, &path)?));
         if copied.is_err() {

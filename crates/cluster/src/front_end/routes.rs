@@ -1,5 +1,6 @@
 //! What members and operators ask a front end, over HTTP.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -15,6 +16,7 @@ use catalog::LoadId;
 use serde::{Deserialize, Serialize};
 use sky::ChunkId;
 
+use super::orders::Order;
 use super::{FrontEnd, KnownPart, Member, lock};
 use crate::client::read_body;
 use crate::credentials::{Caller, only, require_member};
@@ -74,24 +76,31 @@ async fn report(
     let report: MemberReport = serde_json::from_slice(&body)
         .map_err(|error| bad(format!("the report cannot be read: {error}")))?;
     check(&front_end, &name, &report)?;
-    let known_assignment = report.assignment;
+    front_end.leadership.hear(report.epoch);
+    let follows = (report.epoch, report.assignment);
     let (known_holdings, has_changed) = front_end.members.report(&name, report);
     if has_changed {
         front_end.changed.notify_one();
     }
-    let assigned = lock(&front_end.assigned);
-    let told = assigned.orders.of(&name);
-    let (assignment, parts) = match told.filter(|_| front_end.has_settled()) {
-        Some((version, files)) if version != known_assignment => {
-            (version, Some(files.as_ref().clone()))
-        }
-        _ => (known_assignment, None),
-    };
-    Ok(json(&Assignment {
+    let told = front_end.told(&name);
+    let told = told.filter(|(epoch, order)| (*epoch, order.version) != follows);
+    let unchanged = Assignment {
         archive: front_end.settings.archive().to_owned(),
         known_holdings,
-        assignment,
-        parts,
+        epoch: follows.0,
+        assignment: follows.1,
+        parts: None,
+        keeps_all: false,
+    };
+    Ok(json(&match told {
+        Some((epoch, order)) => Assignment {
+            epoch,
+            assignment: order.version,
+            parts: Some(order.files.as_ref().clone()),
+            keeps_all: order.keeps_all,
+            ..unchanged
+        },
+        None => unchanged,
     }))
 }
 
@@ -166,6 +175,16 @@ async fn file(
 }
 
 impl FrontEnd {
+    /// What a worker shall hold, and the epoch in which that is said. `None` if this front end does not decide it.
+    fn told(&self, worker: &str) -> Option<(u64, Order)> {
+        if !self.has_settled() {
+            return None;
+        }
+        let assigned = lock(&self.assigned);
+        let epoch = assigned.leads(&self.leadership)?;
+        Some((epoch, assigned.orders.of(worker)?))
+    }
+
     /// The address of a worker that holds a file, by turns; `None` where it is this process's turn.
     fn other_holder(&self, asker: &str, part: &KnownPart, file: ChunkId) -> Option<String> {
         let now = Instant::now();
@@ -204,7 +223,7 @@ async fn drain(
     State(front_end): State<Arc<FrontEnd>>,
     Path(name): Path<String>,
 ) -> Result<Response<Body>, ClientError> {
-    set_draining(&front_end, &name, true)
+    set_draining(&front_end, &name, true).await
 }
 
 /// Has a worker take its share again.
@@ -212,10 +231,10 @@ async fn take_back(
     State(front_end): State<Arc<FrontEnd>>,
     Path(name): Path<String>,
 ) -> Result<Response<Body>, ClientError> {
-    set_draining(&front_end, &name, false)
+    set_draining(&front_end, &name, false).await
 }
 
-fn set_draining(
+async fn set_draining(
     front_end: &FrontEnd,
     name: &str,
     drains: bool,
@@ -223,12 +242,7 @@ fn set_draining(
     if !front_end.members.all().contains_key(name) {
         return Err(no_worker(name));
     }
-    if drains {
-        front_end.check_drain(name)?;
-    }
-    let set = front_end.settings.drain(name, drains);
-    set.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-    front_end.changed.notify_one();
+    front_end.set_draining(name, drains).await?;
     Ok(json(&front_end.status()))
 }
 
@@ -260,33 +274,19 @@ async fn remove(
     if !removal.force {
         front_end.check_removal(&name, member)?;
     }
-    let forgotten = front_end.settings.drain(&name, false);
-    forgotten.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-    front_end.members.remove(&name);
-    front_end.changed.notify_one();
+    front_end.forget_worker(&name).await?;
     Ok(json(&front_end.status()))
 }
 
 impl FrontEnd {
-    /// Rejects that a worker is drained whose replicas would have no place, if there are files that the front end has not.
-    fn check_drain(&self, name: &str) -> Result<(), ClientError> {
-        let draining = self.settings.draining();
-        let members = self.placed_members();
-        let takers = members
-            .keys()
-            .filter(|it| *it != name && !draining.contains(*it));
-        let (takers, replicas) = (takers.count(), self.options.replicas);
-        let away = self.num_away();
-        match takers < replicas && away > 0 {
-            true => Err((
-                StatusCode::CONFLICT,
-                format!(
-                    "without {name} there are {takers} workers that take files, there shall be {replicas} replicas of each, and {away} files \
-                     are at workers alone: start another worker first, or restart the front end with --keep-files all and wait until \
-                     `meridian cluster status` says that it has all files"
-                ),
-            )),
-            false => Ok(()),
+    /// What is to be known before a worker is drained.
+    pub(super) fn drain_check(&self, name: &str) -> DrainCheck {
+        let others = self.placed_members().into_keys();
+        DrainCheck {
+            name: name.to_owned(),
+            others: others.filter(|it| it != name).collect(),
+            replicas: self.options.replicas,
+            away: self.num_away(),
         }
     }
 
@@ -318,6 +318,36 @@ impl FrontEnd {
     fn num_away(&self) -> usize {
         let assigned = lock(&self.assigned);
         assigned.parts.iter().map(|part| part.away().len()).sum()
+    }
+}
+
+/// Whether a worker may be drained.
+pub(super) struct DrainCheck {
+    name: String,
+    /// The other workers.
+    others: Vec<String>,
+    replicas: usize,
+    /// Files that are at workers alone.
+    away: usize,
+}
+
+impl DrainCheck {
+    /// Rejects that a worker is drained whose replicas would have no place, if there are files that the front end has not.
+    pub fn passes(&self, draining: &HashSet<String>) -> Result<(), ClientError> {
+        let takers = self.others.iter().filter(|it| !draining.contains(*it));
+        let takers = takers.count();
+        let (name, replicas, away) = (&self.name, self.replicas, self.away);
+        match takers < replicas && away > 0 {
+            true => Err((
+                StatusCode::CONFLICT,
+                format!(
+                    "without {name} there are {takers} workers that take files, there shall be {replicas} replicas of each, and {away} files \
+                     are at workers alone: start another worker first, or restart the front end with --keep-files all and wait until \
+                     `meridian cluster status` says that it has all files"
+                ),
+            )),
+            false => Ok(()),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::members::SILENT_AFTER;
+use super::several::Several;
 use super::{FrontEnd, Member, lock};
 use crate::messages::{ClusterStatus, WorkerStatus};
 
@@ -57,6 +58,12 @@ impl FrontEnd {
         ClusterStatus {
             archive: self.settings.archive().to_owned(),
             replicas: self.options.replicas,
+            front_ends: self
+                .several
+                .as_ref()
+                .map_or_else(Vec::new, Several::front_ends),
+            leads: self.leadership.epoch().is_some(),
+            remote_pieces: self.dispatcher.num_pieces(),
             files: latest.files,
             bytes: latest.bytes,
             missing_replicas: latest.missing_replicas,

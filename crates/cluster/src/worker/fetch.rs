@@ -108,7 +108,7 @@ impl HeldFiles {
         let places = (0..MOST_PLACES).map(|place| format!("?place={place}"));
         let by_turns = format!("?holder={}", encoded(&self.name));
         let sources: Vec<String> = std::iter::once(by_turns).chain(places).collect();
-        let front_ends = self.front_ends.iter();
+        let front_ends = self.front_ends.in_order().into_iter();
         for (front_end, whose) in
             front_ends.flat_map(|it| sources.iter().map(move |from| (it, from)))
         {

@@ -26,6 +26,7 @@ use store::{
 
 use super::bandwidth::Bandwidth;
 use super::disks::Disks;
+use super::front_ends::FrontEnds;
 use super::plans::Plans;
 use crate::ClusterError;
 use crate::client::MemberClient;
@@ -67,7 +68,7 @@ pub(crate) struct HeldFiles {
     pub(super) data_dir: PathBuf,
     /// The name of the worker.
     pub(super) name: String,
-    pub(super) front_ends: Vec<String>,
+    pub(super) front_ends: FrontEnds,
     pub(super) client: Arc<MemberClient>,
     pub(super) bandwidth: Bandwidth,
     /// The plans of shares, which keep the directories of their parts.
@@ -90,7 +91,7 @@ impl HeldFiles {
     pub fn open(
         disks: Disks,
         name: String,
-        front_ends: Vec<String>,
+        front_ends: FrontEnds,
         client: Arc<MemberClient>,
         repair_bandwidth: Option<u64>,
     ) -> Result<Arc<Self>, ClusterError> {
@@ -299,7 +300,7 @@ impl HeldFiles {
 
     async fn ask_front_end(&self, path: &str) -> Result<Bytes, ClusterError> {
         let mut outcome = Err(failed(&self.data_dir, "there is no front end".to_owned()));
-        for front_end in &self.front_ends {
+        for front_end in self.front_ends.in_order() {
             let got = self
                 .client
                 .bytes(Method::GET, Role::FrontEnd, front_end, path, Bytes::new());
@@ -444,7 +445,7 @@ impl Replicas for HeldFiles {
             let mut outcome = Err(StoreError::Missing {
                 path: PathBuf::from(&path),
             });
-            for front_end in &self.front_ends {
+            for front_end in self.front_ends.in_order() {
                 outcome = HttpFile::open(self.peers.at(front_end)?, &path).await;
                 if outcome.is_ok() {
                     break;

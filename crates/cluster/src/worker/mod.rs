@@ -3,7 +3,9 @@
 mod bandwidth;
 mod disks;
 mod fetch;
+mod front_ends;
 mod holdings;
+mod orders;
 mod plans;
 mod report;
 mod share;
@@ -34,6 +36,7 @@ use crate::file_service::serve;
 use crate::listen::{bind, serve as serve_port};
 use crate::tls::{MemberName, Role, in_words};
 use disks::Disks;
+use front_ends::FrontEnds;
 use holdings::HeldFiles;
 
 /// The stack of a thread that runs pieces: plans are as deep here as at the front end.
@@ -44,7 +47,7 @@ const STACK: usize = 32 << 20;
 pub struct WorkerOptions {
     /// The directories of its replicas, each on a disk of its own.
     pub data: Vec<PathBuf>,
-    /// Where front ends listen, `host:port` each; the first that answers is asked.
+    /// Where all front ends listen, `host:port` each.
     pub join: Vec<String>,
     /// Where it listens: `host:port`; port 0 takes a free port.
     pub address: String,
@@ -82,7 +85,9 @@ pub struct Worker {
     pub(crate) scheduler: Arc<PieceScheduler>,
     pub(crate) pieces: AtomicU64,
     pub(crate) shares: AtomicU64,
-    orders: report::Orders,
+    /// Counts the reports to all front ends.
+    reports: AtomicU64,
+    orders: orders::Orders,
     /// The threads that run pieces; ends when the worker does, without waiting for them.
     compute: Option<Runtime>,
     bound: SocketAddr,
@@ -121,7 +126,7 @@ impl Worker {
         let held = HeldFiles::open(
             disks,
             options.name.clone(),
-            options.join.clone(),
+            FrontEnds::new(&options.join),
             client,
             options.repair_bandwidth,
         )?;
@@ -159,7 +164,8 @@ impl Worker {
             held,
             pieces: AtomicU64::new(0),
             shares: AtomicU64::new(0),
-            orders: report::Orders::default(),
+            reports: AtomicU64::new(1),
+            orders: orders::Orders::default(),
             compute: Some(compute),
             bound,
             options,

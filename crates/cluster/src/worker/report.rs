@@ -1,17 +1,17 @@
-//! What a worker does by itself: it reports once a second, and gets the files that it shall hold.
+//! What a worker does by itself: it reports to each front end once a second, and gets the files that it shall hold.
 
 use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use axum::http::Method;
+use futures::future::join_all;
 use futures::stream::{self, StreamExt};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::{info, warn};
 
 use super::Worker;
+use super::orders::AssignmentNumber;
 use crate::ClusterError;
 use crate::messages::{Assignment, MemberReport, PartFiles};
 use crate::operator::encoded;
@@ -33,28 +33,13 @@ const DISK_INTERVAL: Duration = Duration::from_secs(5);
 /// Files that come at a time.
 const FILES_AT_ONCE: usize = 4;
 
-/// What a worker shall hold, as far as it knows.
-#[derive(Debug, Default)]
-pub(super) struct Orders {
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// The number of the assignment.
-    assignment: u64,
-    parts: Option<Arc<Vec<PartFiles>>>,
-    trouble: Option<String>,
-}
-
-impl Orders {
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Reports until the worker ends.
+/// Reports to all front ends until the worker ends. One that does not answer keeps no other waiting.
 pub(super) async fn keep_reporting(worker: &Worker) {
+    let front_ends = worker.held.front_ends.addresses().iter().enumerate();
+    join_all(front_ends.map(|(at, address)| keep_reporting_to(worker, at, address))).await;
+}
+
+async fn keep_reporting_to(worker: &Worker, at: usize, front_end: &str) {
     let mut ticks = interval(REPORT_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut known_holdings = None;
@@ -63,21 +48,16 @@ pub(super) async fn keep_reporting(worker: &Worker) {
         ticks.tick().await;
         worker.held.plans.forget_idle();
         let report = report(worker, known_holdings);
-        match tell(worker, &report).await {
+        let told = tell(worker, front_end, &report).await;
+        worker.held.front_ends.note(at, told.is_ok());
+        match told {
             Ok(assignment) => {
                 if was_heard != Some(true) {
-                    info!(name = worker.name, "joined the cluster");
+                    info!(name = worker.name, front_end, "joined the cluster");
                 }
                 was_heard = Some(true);
                 known_holdings = assignment.known_holdings;
-                if let Err(error) = worker.held.join_archive(&assignment.archive) {
-                    warn!(%error, "the archive cannot be noted");
-                }
-                if let Some(parts) = assignment.parts {
-                    let mut orders = worker.orders.lock();
-                    orders.assignment = assignment.assignment;
-                    orders.parts = Some(Arc::new(parts));
-                }
+                worker.orders.lock().take(assignment);
             }
             Err(error) => {
                 if was_heard != Some(false) {
@@ -102,10 +82,13 @@ fn report(worker: &Worker, known_holdings: Option<u64>) -> MemberReport {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         archive: held.archive().map(str::to_owned),
         process: worker.process,
+        // Counted under the lock, too: of two reports the one with the higher number tells of what is newer.
+        number: worker.reports.fetch_add(1, Relaxed),
         threads: worker.options.threads.get(),
         disk_bytes,
         free_bytes,
-        assignment: orders.assignment,
+        epoch: orders.follows.epoch,
+        assignment: orders.follows.number,
         holdings_version: version,
         holdings: (known_holdings != Some(version)).then(|| held.list()),
         copy_rate: held.bandwidth.rate(),
@@ -118,21 +101,26 @@ fn report(worker: &Worker, known_holdings: Option<u64>) -> MemberReport {
     }
 }
 
-/// Reports to the first front end that answers.
-async fn tell(worker: &Worker, report: &MemberReport) -> Result<Assignment, ClusterError> {
+/// Reports to a front end, and hears what the worker shall hold.
+async fn tell(
+    worker: &Worker,
+    front_end: &str,
+    report: &MemberReport,
+) -> Result<Assignment, ClusterError> {
     let path = format!("/members/{}", encoded(&worker.name));
-    let client = worker.held.client();
-    let join = worker.options.join.join(",");
-    let mut outcome = Err(ClusterError::member(&join, "is no address of a front end"));
-    for front_end in &worker.options.join {
-        outcome = client
-            .json(Method::POST, Role::FrontEnd, front_end, &path, Some(report))
-            .await;
-        if outcome.is_ok() {
-            break;
+    let held = &worker.held;
+    let assignment: Assignment = held
+        .client()
+        .json(Method::POST, Role::FrontEnd, front_end, &path, Some(report))
+        .await?;
+    held.join_archive(&assignment.archive)?;
+    match held.archive() == Some(assignment.archive.as_str()) {
+        true => Ok(assignment),
+        false => {
+            let why = "is a front end of another archive than that of which this worker holds replicas: leave it out of --join";
+            Err(ClusterError::member(front_end, why))
         }
     }
-    outcome
 }
 
 /// Gets what the worker shall hold, and gives up the rest, until it ends.
@@ -141,7 +129,7 @@ pub(super) async fn keep_fetching(worker: &Worker) {
     loop {
         let (assignment, parts) = {
             let orders = worker.orders.lock();
-            (orders.assignment, orders.parts.clone())
+            (orders.follows, orders.parts.clone())
         };
         let Some(parts) = parts else {
             sleep(IDLE).await;
@@ -161,8 +149,10 @@ pub(super) async fn keep_fetching(worker: &Worker) {
         }
         // No report tells of a newer assignment before what this one does not list is gone from what it says of the files.
         let orders = worker.orders.lock();
-        if orders.assignment == assignment {
-            worker.held.keep_only(&parts);
+        if orders.follows == assignment {
+            if !orders.keeps_all {
+                worker.held.keep_only(&parts);
+            }
             done = Some((assignment, worker.held.version()));
         }
     }
@@ -171,13 +161,13 @@ pub(super) async fn keep_fetching(worker: &Worker) {
 /// Gets the files that are missing. Returns why one of them did not come.
 async fn fetch_missing(
     worker: &Worker,
-    assignment: u64,
+    assignment: AssignmentNumber,
     parts: &Arc<Vec<PartFiles>>,
 ) -> Option<String> {
     let missing = worker.held.missing(parts);
     let fetched = stream::iter(missing).map(|(part, file)| async move {
         // A newer assignment may not want it any more.
-        match worker.orders.lock().assignment == assignment {
+        match worker.orders.lock().follows == assignment {
             true => {}
             false => return Ok(()),
         }

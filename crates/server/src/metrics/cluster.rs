@@ -28,6 +28,8 @@ pub(super) struct ClusterMetrics {
     away_bytes: IntGauge,
     single: IntGauge,
     lost: IntGauge,
+    leads: IntGauge,
+    remote_pieces: IntGauge,
 }
 
 impl fmt::Debug for ClusterMetrics {
@@ -103,6 +105,14 @@ impl ClusterMetrics {
                 "meridian_cluster_files_lost",
                 "Chunk files that neither the front end nor a worker has that can be reached.",
             )?,
+            leads: gauge(
+                "meridian_cluster_leads",
+                "Whether this front end decides what the workers hold (1) or another one does (0).",
+            )?,
+            remote_pieces: gauge(
+                "meridian_cluster_remote_pieces",
+                "Pieces of this front end's queries that workers have run since it started.",
+            )?,
         })
     }
 
@@ -135,6 +145,8 @@ impl ClusterMetrics {
             (&self.away_bytes, status.away_bytes),
             (&self.single, status.single_copy_files),
             (&self.lost, status.lost_files),
+            (&self.leads, u64::from(status.leads)),
+            (&self.remote_pieces, status.remote_pieces),
         ] {
             gauge.set(value as i64);
         }
