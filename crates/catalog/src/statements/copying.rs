@@ -278,7 +278,8 @@ async fn expect_known_columns(from: &mut Transaction<'_>) -> Result<(), CatalogE
             "SELECT (table_name || '.' || column_name)::text FROM information_schema.columns \
              WHERE table_schema = current_schema() \
              AND table_name NOT IN ('meridian', 'load_locks', 'readers', 'leases', 'removals', \
-             'queries', 'query_front_ends', 'query_settings')"
+             'queries', 'query_front_ends', 'query_settings', \
+             'cluster_settings', 'cluster_front_ends', 'cluster_draining', 'cluster_removals')"
         }
     };
     let there: Vec<String> = query_scalar(sql).fetch_all(from).await?;

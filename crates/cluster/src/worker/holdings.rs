@@ -2,7 +2,6 @@
 //!
 //! They are in directories of their own below those that were given, so that a worker that is given the data directory of an archive by
 //! mistake, or one into which somebody loads, removes nothing of it.
-//!
 //! A file has its final name once it is whole, verified and on the disk. What a killed worker leaves of others is removed at its start.
 
 use std::collections::{HashMap, HashSet};
@@ -312,14 +311,14 @@ impl HeldFiles {
         outcome
     }
 
-    /// Gives up what is not among these files. Parts that a piece reads now stay until the next time.
-    pub fn keep_only(&self, wanted: &[PartFiles]) {
+    /// Gives up what is not among these files. Parts that a piece reads now stay until the next time; whether there are none of these.
+    pub fn keep_only(&self, wanted: &[PartFiles]) -> bool {
         let wanted: HashMap<PartKey, HashSet<ChunkId>> = wanted
             .iter()
             .map(|it| (it.key(), it.files.iter().copied().map(ChunkId).collect()))
             .collect();
         let mut parts = self.lock();
-        let mut has_changed = false;
+        let (mut has_changed, mut are_gone) = (false, true);
         let mut unwanted = Vec::new();
         for (number, part) in parts.iter_mut() {
             let Some(wanted) = wanted.get(&part.key(*number)) else {
@@ -340,14 +339,18 @@ impl HeldFiles {
             }
         }
         for number in unwanted {
-            has_changed |= parts.get(&number).is_some_and(|it| !it.files.is_empty());
-            if let Err(error) = self.remove_part(&mut parts, number) {
+            let has_files = parts.get(&number).is_some_and(|it| !it.files.is_empty());
+            let removed = self.remove_part(&mut parts, number);
+            has_changed |= has_files && removed.is_ok();
+            are_gone &= !has_files || removed.is_ok();
+            if let Err(error) = removed {
                 tracing::debug!(%error, "a part that was given up stays until it is not read");
             }
         }
         if has_changed {
             self.version.fetch_add(1, Relaxed);
         }
+        are_gone
     }
 
     /// Gives a part up with all its files.

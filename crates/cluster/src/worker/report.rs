@@ -147,15 +147,19 @@ pub(super) async fn keep_fetching(worker: &Worker) {
             sleep(PAUSE).await;
             continue;
         }
-        // No report tells of a newer assignment before what this one does not list is gone from what it says of the files.
-        let orders = worker.orders.lock();
-        if orders.follows == assignment {
-            if !orders.keeps_all {
-                worker.held.keep_only(&parts);
-            }
-            done = Some((assignment, worker.held.version()));
+        if !give_up_rest(worker, assignment, &parts) {
+            sleep(PAUSE).await;
+            continue;
         }
+        done = Some((assignment, worker.held.version()));
     }
+}
+
+/// Gives up what an assignment does not list, if it is followed still. Returns whether nothing is left of it.
+fn give_up_rest(worker: &Worker, assignment: AssignmentNumber, parts: &[PartFiles]) -> bool {
+    // No report tells of a newer assignment before what this one does not list is gone from what it says of the files.
+    let orders = worker.orders.lock();
+    orders.follows != assignment || orders.keeps_all || worker.held.keep_only(parts)
 }
 
 /// Gets the files that are missing. Returns why one of them did not come.
