@@ -1,11 +1,13 @@
 //! The state of published data that a statement reads: that of a time (`SET meridian_as_of`), or the latest.
 //!
 //! Definitions of views ask for it with `meridian_as_of()`, which becomes a number when they are planned: microseconds since 1970 (UTC).
+//! `meridian_as_of(N)` is the same of data that have no state before the time N.
 
 use std::ops::ControlFlow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use datafusion::arrow::compute::kernels::cast_utils::string_to_timestamp_nanos;
+use datafusion::arrow::temporal_conversions::timestamp_us_to_datetime;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{Expr, FunctionArguments, ObjectNamePart, VisitorMut};
 
@@ -19,26 +21,64 @@ pub const AS_OF_VARIABLE: &str = "meridian_as_of";
 pub const AS_OF_FUNCTION: &str = "meridian_as_of";
 
 /// Puts the time of the state, in microseconds since 1970, in the place of `meridian_as_of()`; without one, a time after all others.
-pub fn replace_as_of(statement: &mut Statement, as_of: Option<i64>) {
-    if let Statement::Statement(ast) = statement {
-        let mut times = Times(as_of.unwrap_or(i64::MAX));
-        // It never breaks off.
-        let _: ControlFlow<()> = visit_mut(&mut **ast, &mut times);
+///
+/// # Errors
+/// The time is before the first of which there is a state.
+pub fn replace_as_of(statement: &mut Statement, as_of: Option<i64>) -> Result<(), SqlError> {
+    let Statement::Statement(ast) = statement else {
+        return Ok(());
+    };
+    match visit_mut(&mut **ast, &mut Times(as_of)) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
     }
 }
 
-struct Times(i64);
+struct Times(Option<i64>);
+
+impl Times {
+    /// The time for a reader of data whose first state is of a time that a definition says.
+    fn since(&self, first: &[impl ToString]) -> Result<i64, SqlError> {
+        let wrong =
+            |sentence: String| SqlError::new(sentence).with_code(ErrorCode::WRONG_VARIABLE_VALUE);
+        let first: i64 = match first {
+            [] => i64::MIN,
+            [first, ..] => first.to_string().parse().map_err(|_| {
+                wrong(format!(
+                    "{AS_OF_FUNCTION}({}) is no time in microseconds since 1970",
+                    first.to_string()
+                ))
+            })?,
+        };
+        match self.0 {
+            Some(time) if time < first => {
+                let first = timestamp_us_to_datetime(first)
+                    .map_or_else(|| first.to_string(), |time| time.to_string());
+                Err(wrong(format!(
+                    "what was published before the release of {first} (UTC) cannot be queried any more: set {AS_OF_VARIABLE} to that time or a later one, \
+                     or read the archive that was made of it"
+                )))
+            }
+            Some(time) => Ok(time),
+            None => Ok(i64::MAX),
+        }
+    }
+}
 
 impl VisitorMut for Times {
-    type Break = ();
+    type Break = SqlError;
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
         if let Expr::Function(function) = expr
             && let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice()
             && name.value.eq_ignore_ascii_case(AS_OF_FUNCTION)
-            && matches!(&function.args, FunctionArguments::List(list) if list.args.is_empty())
+            && let FunctionArguments::List(list) = &function.args
+            && list.args.len() <= 1
         {
-            *expr = number(&self.0.to_string());
+            match self.since(&list.args) {
+                Ok(time) => *expr = number(&time.to_string()),
+                Err(error) => return ControlFlow::Break(error),
+            }
         }
         ControlFlow::Continue(())
     }
@@ -74,6 +114,21 @@ pub(crate) fn time_of(text: &str) -> Result<Option<i64>, SqlError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn states_before_the_first_are_refused() {
+        let time = |as_of, first: &[i64]| Times(as_of).since(first);
+        assert_eq!(time(None, &[]).unwrap(), i64::MAX);
+        assert_eq!(time(None, &[5]).unwrap(), i64::MAX);
+        assert_eq!(time(Some(4), &[]).unwrap(), 4);
+        assert_eq!(time(Some(5), &[5]).unwrap(), 5);
+        let error = time(Some(1), &[1_500_000]).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("the release of 1970-01-01 00:00:01.5")
+        );
+    }
 
     #[test]
     fn times_are_utc_and_over() {

@@ -87,7 +87,8 @@ fn invalid(archive: &Archive, view: &View, cause: &EngineError) -> EngineError {
     let (code, name) = (cause.code(), view.full_name());
     let rights = archive.catalog().rights().as_ref();
     let told = match rights {
-        _ if code == ErrorCode::INTERRUPTED => {
+        // Whose state is asked for is no fault of the view.
+        _ if code == ErrorCode::INTERRUPTED || code == ErrorCode::WRONG_VARIABLE_VALUE => {
             return SqlError::new(sentence(cause)).with_code(code).into();
         }
         Rights::All if code == ErrorCode::VIEW_RECURSIVE => {
@@ -172,7 +173,7 @@ impl Definition {
             let error = SqlError::new(sentence).with_code(ErrorCode::VIEW_OF_CONNECTION);
             return Err(error.into());
         }
-        sql::replace_as_of(&mut parsed.statement, as_of);
+        sql::replace_as_of(&mut parsed.statement, as_of)?;
         let hidden = parsed.names_hidden_columns;
         let tables = ArchiveCatalog::of_definition(archive, hidden, path, as_of);
         let state = definition_state(&folded_default(default), tables)?;
