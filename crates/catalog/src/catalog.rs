@@ -33,7 +33,7 @@ pub struct Catalog {
     releases: Arc<Releases>,
 }
 
-/// One of the tables that [`Catalog::repartition`] shows anew.
+/// One of the tables that [`Catalog::repartition`] or [`Catalog::replace_all`] shows anew.
 #[derive(Debug, Clone)]
 pub struct Publication<'a> {
     /// The load that is to be shown, which is running.
@@ -471,6 +471,25 @@ impl Catalog {
         self.rows
             .repartition(database, publications, &utc_now())
             .await
+    }
+
+    /// Shows several tables anew, with the views of them, in one transaction. How the sky is cut stays as it is.
+    ///
+    /// # Errors
+    /// As for [`Catalog::publish`] and [`Catalog::append_all`]; and [`CatalogError::TableChanged`] if a table has other parts than those that
+    /// are to be replaced. Nothing has changed then, and the loads are still running.
+    pub async fn replace_all(
+        &self,
+        publications: &[Publication<'_>],
+        views: &[ChangedView],
+    ) -> Result<(), CatalogError> {
+        for publication in publications {
+            publication.spec.check()?;
+        }
+        for view in views {
+            view.query.check(&full_name(&view.database, &view.name))?;
+        }
+        self.rows.replace_all(publications, views, &utc_now()).await
     }
 
     /// Changes what is said of a database, its tables and their columns, all of it in one transaction. No row and no part changes.

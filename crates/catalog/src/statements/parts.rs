@@ -12,7 +12,7 @@ use super::write::{
     add_columns, end_load, expect_running, put_chunks, put_load, put_part, show, supersede,
     supersede_all,
 };
-use crate::catalog::{Append, ChangedView, NewColumns};
+use crate::catalog::{Append, ChangedView, NewColumns, Publication};
 use crate::clock::utc_now;
 use crate::{
     CatalogError, Expiry, LoadId, Part, PartContents, Table, TableKind, TableSpec, fold_name,
@@ -58,6 +58,39 @@ impl Statements {
         }
         for append in appends {
             append_part(&mut change, append, now).await?;
+        }
+        for view in views {
+            change_view(&mut change, view, now).await?;
+        }
+        self.commit_publication(change).await?;
+        Ok(())
+    }
+
+    pub async fn replace_all(
+        &self,
+        publications: &[Publication<'_>],
+        views: &[ChangedView],
+        now: &str,
+    ) -> Result<(), CatalogError> {
+        let mut change = self.begin_write().await?;
+        for it in publications {
+            let TableSpec { database, name, .. } = &it.spec;
+            let changed = || CatalogError::TableChanged {
+                table: it.spec.full_name(),
+            };
+            loads(&mut change).await?;
+            expect_running(&mut change, it.load, database, name).await?;
+            let listed = database_named(&mut change, database).await?;
+            let id = listed.ok_or_else(changed)?.row.id;
+            let replaced = show(&mut change, id, it.load, &it.spec, it.contents, now).await?;
+            if replaced != it.replaces {
+                return Err(changed());
+            }
+            seal_databases(&mut change).await?;
+            seal_loads(&mut change, |row| {
+                row.id == it.load.0 || replaced.contains(&LoadId(row.id))
+            })
+            .await?;
         }
         for view in views {
             change_view(&mut change, view, now).await?;
