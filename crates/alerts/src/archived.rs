@@ -19,7 +19,7 @@ use crate::rows::{ints, reals};
 use crate::schema::{AlertTable, TableSchema, names};
 use crate::statements as sql;
 use crate::store::{Kind, Values, first};
-use crate::transaction::{emptied, forced_keys, keys_of};
+use crate::transaction::{emptied, forced_keys, keys_of, releases};
 
 /// The archive of a database, if it is known here.
 #[derive(Debug, Clone)]
@@ -233,12 +233,14 @@ impl Reader {
         let kinds = [Kind::Int, Kind::Int];
         let found = self.connection.fetch(sql::EDITIONS, &[], &kinds).await?;
         let mut found = found.into_iter().map(Values::into_ints);
+        let release = releases(self.connection.as_mut()).await?;
         let numbers = found.next().unwrap_or_default().into_iter();
         let closings = numbers.zip(found.next().unwrap_or_default());
         let closing = |(edition, closed): (Option<i64>, Option<i64>)| {
             Some(Through {
                 edition: edition?,
                 closed_us: closed?,
+                release,
             })
         };
         Ok(closings.filter_map(closing).collect())

@@ -1,11 +1,13 @@
 //! An alert database: where it is, who writes into it, and how stores of several detectors are committed together.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use arrow::array::RecordBatch;
 use sky::Region;
 use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::time::Instant;
 
 use crate::archived::Archived;
 use crate::config::{Config, StoreKind};
@@ -14,8 +16,9 @@ use crate::editions::{Edition, EditionTable, OpenChunks};
 use crate::error::{AlertsError, Result};
 use crate::follow::Follows;
 use crate::operation::{Operation, Outcome};
-use crate::published::{Needed, PublishedRows, Recalled, Through};
+use crate::published::{EmptyStep, Needed, PublishedRows, Recalled, Through};
 use crate::reads::{Reader, ReplicaChunk, SourceSelection};
+use crate::reseed::ReseedState;
 use crate::schema::{AlertSchema, AlertTable};
 use crate::statements::{Dialect, SET_METADATA, drop_tables, following_tables, tables, upgrade};
 use crate::store::{Connection, PostgresStore, SqliteStore, Store, Values};
@@ -43,6 +46,8 @@ pub struct AlertDatabase {
     definition: Arc<RwLock<Arc<Definition>>>,
     writer: mpsc::Sender<Job>,
     archive: Archived,
+    /// Whether this process has a turn at writing.
+    pub(crate) visits: Arc<AtomicBool>,
     /// Held by whoever follows another database.
     pub(crate) turn: Mutex<()>,
 }
@@ -231,7 +236,11 @@ impl AlertDatabase {
         let definition = Definition::read(name, store.reader().await?.as_mut()).await?;
         let definition = Arc::new(RwLock::new(Arc::new(definition)));
         let (sender, receiver) = mpsc::channel(MOST_WAITING);
+        let visits = Arc::new(AtomicBool::new(false));
         let writer = Writer {
+            visits: Arc::clone(&visits),
+            gave_way: false,
+            looked: Instant::now(),
             name: name.to_owned(),
             store: Arc::clone(&store),
             definition: Arc::clone(&definition),
@@ -241,6 +250,7 @@ impl AlertDatabase {
         Ok(Self {
             name: name.to_owned(),
             directory,
+            visits,
             turn: Mutex::default(),
             kind,
             store,
@@ -255,6 +265,11 @@ impl AlertDatabase {
     pub fn with_archive(mut self, archive: Arc<dyn PublishedRows>) -> Self {
         self.archive = self.archive.with(archive);
         self
+    }
+
+    /// The directory in which it is.
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// The name.
@@ -333,7 +348,7 @@ impl AlertDatabase {
         let step = None;
         self.apply(Operation::Empty { through, step }).await?;
         let mut removed = 0;
-        for step in read!(self, empty_steps(through))? {
+        for step in self.empty_steps(through).await? {
             loop {
                 match self.apply(step.operation(through)).await?.count {
                     0 => break,
@@ -342,6 +357,27 @@ impl AlertDatabase {
             }
         }
         Ok(removed)
+    }
+
+    /// What can be removed of what is published in an edition or before.
+    pub(crate) async fn empty_steps(&self, through: i64) -> Result<Vec<EmptyStep>> {
+        read!(self, empty_steps(through))
+    }
+
+    /// The release that is being put in the place of what is published, if one is.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn reseed_state(&self) -> Result<Option<ReseedState>> {
+        read!(self, reseed_state())
+    }
+
+    /// From when on users see the last release, in microseconds since 1970 (UTC), if there was one.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn reseeded(&self) -> Result<Option<i64>> {
+        read!(self, reseeded())
     }
 
     /// How many nights rows stay in the store after they are published: what the metadata `config:keep_nights` says, or else what was said

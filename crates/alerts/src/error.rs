@@ -94,6 +94,11 @@ pub enum AlertsError {
     /// The archive, in which rows are published, fails.
     #[error("what is published of it cannot be read: {0}")]
     Archive(String),
+    /// A release is being put in the place of what is stored.
+    #[error(
+        "it is being reseeded with a release: until that is done rows can be stored and read, and not be changed; send it again later"
+    )]
+    Reseeding,
     /// The server ends.
     #[error("the server ends: send it again when it is back")]
     Ending,

@@ -13,6 +13,7 @@
 //! * An edition that is closed has the same rows and changes whenever it is read, until its rows are removed because they are published.
 //! * A database that follows another one has the rows of that one at a moment, whenever an edition of it is closed; and nobody else's.
 //! * What is removed is read from the archive: reads and operations cannot tell where a row is.
+//! * A release takes the place of what was published before its cut as a whole or not at all; what was stored from then on stays.
 //! * All times are the client's; when an edition is closed the server's clock decides.
 
 mod archived;
@@ -26,6 +27,8 @@ mod layout;
 mod operation;
 mod published;
 mod reads;
+mod reseed;
+mod reseed_statements;
 mod rows;
 mod schema;
 mod statements;
@@ -47,5 +50,6 @@ pub use published::{
     EmptyStep, Needed, PublishedRequest, PublishedRows, PublishedSelection, Through,
 };
 pub use reads::{ReplicaChunk, SourceSelection};
+pub use reseed::{ReseedState, ReseedStep, Turn, release_rows};
 pub use schema::{AlertSchema, AlertTable, Column, ColumnType, TableSchema, names};
 pub use updates::{ObjectPlace, SourcePlace, Update, UpdateRecord};

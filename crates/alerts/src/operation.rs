@@ -4,6 +4,7 @@ use arrow::array::RecordBatch;
 
 use crate::follow::FollowRequest;
 use crate::published::EmptyStep;
+use crate::reseed::ReseedStep;
 use crate::schema::AlertSchema;
 use crate::updates::UpdateRecord;
 
@@ -106,6 +107,8 @@ pub enum Operation {
     },
     /// Store and change rows as they are in the database that this one follows; tells how many were stored.
     Follow(Box<FollowRequest>),
+    /// A part of putting a release in the place of what is published.
+    Reseed(Box<ReseedStep>),
     /// Use another schema, with more columns.
     SetSchema(Box<AlertSchema>),
 }

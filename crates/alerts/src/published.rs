@@ -62,6 +62,8 @@ pub struct Through {
     pub edition: i64,
     /// When it was closed, in microseconds since 1970 (UTC).
     pub closed_us: i64,
+    /// How many releases took the place of what was published before. An archive that has had another number of them has other rows.
+    pub release: i64,
 }
 
 /// Rows that an operation needs and that only the archive may have.

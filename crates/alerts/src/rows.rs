@@ -197,6 +197,18 @@ fn missing(table: &TableSchema, column: &Column, rows: usize, is_filled: bool) -
     )))
 }
 
+/// The rows with NULL in the place of infinite values of a column of doubles.
+pub(crate) fn without_infinite(rows: &RecordBatch, name: &str) -> Result<RecordBatch> {
+    let Ok(at) = rows.schema().index_of(name) else {
+        return Ok(rows.clone());
+    };
+    let values = reals(rows, name).into_iter();
+    let finite: Float64Array = values.map(|it| it.filter(|it| it.is_finite())).collect();
+    let mut columns = rows.columns().to_vec();
+    columns[at] = Arc::new(finite);
+    RecordBatch::try_new(rows.schema(), columns).map_err(damaged)
+}
+
 /// A column of whole numbers, whatever their width.
 pub(crate) fn ints(batch: &RecordBatch, name: &str) -> Vec<Option<i64>> {
     let Some(column) = batch.column_by_name(name) else {

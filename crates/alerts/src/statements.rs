@@ -236,7 +236,7 @@ pub(crate) fn upgrade(version: i64, dialect: Dialect) -> Option<String> {
     }
 }
 
-fn in_dialect(statements: &str, dialect: Dialect) -> String {
+pub(crate) fn in_dialect(statements: &str, dialect: Dialect) -> String {
     let (int, real, bytes, text, plain, clustered) = match dialect {
         Dialect::Sqlite => (
             "INTEGER",

@@ -1,19 +1,24 @@
 //! The writer of an alert database: operations that wait are committed together.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{error, info};
 
 use crate::definition::Definition;
 use crate::error::{AlertsError, Result};
 use crate::operation::{Operation, Outcome};
 use crate::published::Recalled;
-use crate::store::{Connection, Store};
+use crate::store::{Connection, LONGEST_TURN, Store, TURN_LOOK};
 use crate::transaction::Transaction;
 
 /// Operations that are committed together.
 const MOST_TOGETHER: usize = 64;
+/// How often the writer looks whether another process has its turn.
+const LOOK: Duration = Duration::from_millis(200);
 /// Rows after which no more operations are committed together.
 const MANY_ROWS: usize = 50_000;
 
@@ -31,11 +36,25 @@ pub(crate) struct Writer {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) definition: Arc<RwLock<Arc<Definition>>>,
     pub(crate) connection: Option<Box<dyn Connection>>,
+    /// Whether this process has a turn at writing.
+    pub(crate) visits: Arc<AtomicBool>,
+    /// Whether the connection was let go of because another process has its turn.
+    pub(crate) gave_way: bool,
+    /// When it was looked last whether one has.
+    pub(crate) looked: Instant,
 }
 
 impl Writer {
     pub(crate) async fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
-        while let Some(first) = jobs.recv().await {
+        loop {
+            let first = match timeout(LOOK, jobs.recv()).await {
+                Ok(Some(first)) => first,
+                Ok(None) => return,
+                Err(_) => {
+                    self.give_way().await;
+                    continue;
+                }
+            };
             let mut rows = rows_of(&first.operation);
             let mut together = vec![first];
             while together.len() < MOST_TOGETHER && rows < MANY_ROWS {
@@ -53,6 +72,55 @@ impl Writer {
                 together.push(job);
             }
             self.commit(together).await;
+            self.give_way().await;
+        }
+    }
+
+    /// Lets another process change the database that has its turn.
+    async fn give_way(&mut self) {
+        if self.looked.elapsed() < LOOK {
+            return;
+        }
+        self.looked = Instant::now();
+        let Some(connection) = &mut self.connection else {
+            return;
+        };
+        // A connection that fails is found out by the next operation.
+        let is_wanted = self.store.is_wanted(connection.as_mut()).await;
+        if is_wanted.is_ok_and(|it| it) {
+            self.connection = None;
+            self.gave_way = true;
+        }
+    }
+
+    /// The only connection that changes anything. Whoever gave way waits until the other's turn is over, and whoever has a turn until the
+    /// other has given way.
+    async fn acquire(&mut self) -> Result<Box<dyn Connection>> {
+        let give_up = Instant::now() + LONGEST_TURN;
+        loop {
+            let is_visit = self.visits.load(Ordering::Relaxed);
+            let is_late = Instant::now() >= give_up;
+            match self.store.writer().await {
+                Ok(mut connection) => {
+                    let is_wanted = !is_visit
+                        && (self.store.is_wanted(connection.as_mut()).await).is_ok_and(|it| it);
+                    if !is_wanted {
+                        self.gave_way = false;
+                        return Ok(connection);
+                    }
+                    self.gave_way = true;
+                    drop(connection);
+                    if is_late {
+                        let name = self.name.clone();
+                        return Err(AlertsError::InUse { name });
+                    }
+                    sleep(LOOK).await;
+                }
+                Err(AlertsError::InUse { .. }) if (self.gave_way || is_visit) && !is_late => {
+                    sleep(TURN_LOOK).await;
+                }
+                Err(error) => return Err(error),
+            }
         }
     }
 
@@ -63,7 +131,7 @@ impl Writer {
         let closes = |job: &Job| {
             matches!(
                 *job.operation,
-                Operation::CloseEdition { .. } | Operation::Empty { .. }
+                Operation::CloseEdition { .. } | Operation::Empty { .. } | Operation::Reseed(_)
             )
         };
         if was_idle && jobs.iter().all(closes) {
@@ -112,9 +180,11 @@ impl Writer {
                 .read()
                 .unwrap_or_else(PoisonError::into_inner),
         );
-        let connection = match &mut self.connection {
-            Some(connection) => connection,
-            None => self.connection.insert(self.store.writer().await?),
+        if self.connection.is_none() {
+            self.connection = Some(self.acquire().await?);
+        }
+        let Some(connection) = &mut self.connection else {
+            return Err(AlertsError::Ending);
         };
         let connection = connection.as_mut();
         let mut outcomes = Vec::with_capacity(jobs.len());

@@ -15,6 +15,7 @@ use server::{PublicationError, PublicationStatus};
 use tokio::runtime::Runtime;
 
 use crate::alert_archive::{self, ArchiveArguments};
+use crate::alert_reseed::{self, ReseedArguments};
 use crate::console::tell;
 use crate::failure::Failure;
 use crate::regions::{self, RegionArguments, RegionsArguments};
@@ -49,6 +50,10 @@ pub enum AlertsCommand {
     Regions(RegionsArguments),
     /// Read the rows of a region in the files that `meridian alerts regions` has written.
     Region(RegionArguments),
+    /// Put a release in the place of everything that is published from before its cut, beside a server that stores.
+    ///
+    /// Users and pipelines see it as a whole from one moment to the next. What was published from before the cut is removed: archive it first.
+    Reseed(ReseedArguments),
 }
 
 /// A new alert database.
@@ -159,6 +164,11 @@ pub fn run(command: AlertsCommand) -> Result<(), Failure> {
         AlertsCommand::Attach(arguments) => runtime.block_on(attach(arguments)),
         AlertsCommand::Follow(arguments) => runtime.block_on(follow(arguments)),
         AlertsCommand::Detach(arguments) => detach(&arguments),
+        AlertsCommand::Reseed(arguments) => {
+            let outcome = runtime.block_on(alert_reseed::run(arguments));
+            runtime.shutdown_background();
+            outcome
+        }
         AlertsCommand::Archive(arguments) => {
             let outcome = runtime.block_on(alert_archive::run(arguments));
             // Without waiting for what other threads still compute of a cancelled query.
@@ -286,9 +296,9 @@ pub async fn check_may_drop(
     table: Option<&str>,
 ) -> Result<(), Failure> {
     let is_published = |table: &str| {
-        EditionTable::ALL
-            .iter()
-            .any(|it| fold_name(it.name()) == fold_name(table))
+        { EditionTable::ALL.iter().map(|it| it.name()) }
+            .chain([server::RELEASES])
+            .any(|name| fold_name(name) == fold_name(table))
     };
     let names = alerts::list(data)?;
     let named = names

@@ -9,6 +9,7 @@ use mimalloc::MiMalloc;
 
 mod alert_archive;
 mod alert_commands;
+mod alert_reseed;
 mod aligned;
 mod backup_commands;
 mod catalog_commands;

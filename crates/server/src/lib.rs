@@ -66,7 +66,8 @@ pub use oidc::OidcOptions;
 use process_list::{ProcessList, TrackedTask};
 use publication::{ArchiveRows, follow_in_background, publish_in_background};
 pub use publication::{
-    PublicationError, PublicationStatus, PublishedEdition, empty_store, publish,
+    PublicationError, PublicationStatus, PublishedEdition, RELEASES, ReseedReport, ReseedRequest,
+    TableCounts, empty_store, publish, reseed,
 };
 use queries::{Host, ServerTables};
 pub use query_description::{MilestoneDescription, QueryDescription};

@@ -7,6 +7,7 @@ mod postgres;
 mod sqlite;
 
 use std::fmt;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -112,7 +113,24 @@ pub(crate) trait Store: Send + Sync + fmt::Debug {
 
     /// A connection whose reads are all of one moment.
     async fn snapshot(&self) -> Result<Box<dyn Connection>>;
+
+    /// A turn at being the writer: whoever is, lets go of it soon, and gets it back when this is dropped.
+    ///
+    /// # Errors
+    /// Another process has its turn for long.
+    async fn turn(&self) -> Result<Box<dyn StoreTurn>>;
+
+    /// Whether somebody has a turn. The connection is the writer's.
+    async fn is_wanted(&self, connection: &mut dyn Connection) -> Result<bool>;
 }
+
+/// A turn at being the writer, which ends when this is dropped.
+pub(crate) trait StoreTurn: Send {}
+
+/// How long one waits for a turn, or for the writer's place in one.
+pub(crate) const LONGEST_TURN: Duration = Duration::from_secs(30);
+/// How often one looks meanwhile.
+pub(crate) const TURN_LOOK: Duration = Duration::from_millis(20);
 
 /// A connection.
 #[async_trait]

@@ -8,8 +8,11 @@ use futures::TryStreamExt;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgPoolOptions};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, PgPool, Postgres, Row};
+use tokio::time::{Instant, sleep};
 
-use super::{Connection, Kind, ROWS, Store, Values, count_found};
+use super::{
+    Connection, Kind, LONGEST_TURN, ROWS, Store, StoreTurn, TURN_LOOK, Values, count_found, first,
+};
 use crate::error::{AlertsError, Result};
 
 const READERS: u32 = 8;
@@ -50,6 +53,17 @@ impl PostgresStore {
     }
 }
 
+/// The advisory locks of a schema: that of its writer, and that of whoever has a turn at being it.
+const WRITER: i64 = 28;
+const TURN: i64 = 29;
+
+impl PostgresStore {
+    /// The key of an advisory lock. The name of a database here has letters, digits and underscores alone.
+    fn key(&self, lock: i64) -> String {
+        format!("hashtextextended('{}', {lock})", self.schema)
+    }
+}
+
 /// A connection that only reads a database of somebody else's.
 pub(crate) async fn open_foreign(options: PgConnectOptions) -> Result<Box<dyn Connection>> {
     let options = options
@@ -62,15 +76,8 @@ pub(crate) async fn open_foreign(options: PgConnectOptions) -> Result<Box<dyn Co
 impl Store for PostgresStore {
     async fn writer(&self) -> Result<Box<dyn Connection>> {
         let mut connection = self.options.connect().await?;
-        // The name of a database here has letters, digits and underscores alone.
-        let lock = format!(
-            "SELECT pg_try_advisory_lock(hashtextextended('{}', 28))",
-            self.schema
-        );
-        let is_ours: bool = sqlx::query_scalar(AssertSqlSafe(lock))
-            .fetch_one(&mut connection)
-            .await?;
-        if !is_ours {
+        let lock = format!("SELECT pg_try_advisory_lock({})", self.key(WRITER));
+        if !is_so(&mut connection, lock).await? {
             let name = self.name.clone();
             return Err(AlertsError::InUse { name });
         }
@@ -90,6 +97,45 @@ impl Store for PostgresStore {
         let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
         Ok(Box::new(Handle(self.readers.begin_with(begin).await?)))
     }
+
+    async fn turn(&self) -> Result<Box<dyn StoreTurn>> {
+        let mut connection = self.options.connect().await?;
+        let lock = format!("SELECT pg_try_advisory_lock({})", self.key(TURN));
+        let give_up = Instant::now() + LONGEST_TURN;
+        while !is_so(&mut connection, lock.clone()).await? {
+            if Instant::now() > give_up {
+                let name = self.name.clone();
+                return Err(AlertsError::InUse { name });
+            }
+            sleep(TURN_LOOK).await;
+        }
+        Ok(Box::new(LockTurn {
+            _connection: connection,
+        }))
+    }
+
+    async fn is_wanted(&self, connection: &mut dyn Connection) -> Result<bool> {
+        // Those who look do not see each other.
+        let key = self.key(TURN);
+        let look = format!(
+            "SELECT CASE WHEN pg_try_advisory_lock_shared({key}) THEN CASE WHEN pg_advisory_unlock_shared({key}) THEN 0 ELSE 1 END ELSE 1 END::bigint"
+        );
+        let found = connection.fetch(&look, &[], &[Kind::Int]).await?;
+        Ok(first(found).into_ints().first() == Some(&Some(1)))
+    }
+}
+
+/// A connection with the lock of a turn, which ends with it.
+struct LockTurn {
+    _connection: PgConnection,
+}
+
+impl StoreTurn for LockTurn {}
+
+/// What a statement says of one truth.
+async fn is_so(connection: &mut PgConnection, statement: String) -> Result<bool> {
+    let found = sqlx::query_scalar(AssertSqlSafe(statement));
+    Ok(found.fetch_one(connection).await?)
 }
 
 struct Handle<C>(C);

@@ -14,8 +14,11 @@ use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
 };
 use sqlx::{AssertSqlSafe, ConnectOptions, Row, Sqlite, SqliteConnection, SqlitePool};
+use tokio::time::{Instant, sleep};
 
-use super::{Connection, Kind, ROWS, Store, Values, count_found};
+use super::{
+    Connection, Kind, LONGEST_TURN, ROWS, Store, StoreTurn, TURN_LOOK, Values, count_found,
+};
 use crate::error::{AlertsError, Result};
 
 /// Rows of values in one statement, largest first, so that few different statements are prepared.
@@ -36,22 +39,16 @@ pub(crate) struct SqliteStore {
     path: PathBuf,
     /// Kept locked by whoever writes.
     lock: Arc<File>,
+    /// Kept locked by whoever has a turn at writing.
+    turn: File,
     readers: SqlitePool,
 }
 
 impl SqliteStore {
     /// Opens a file, which is made if it is not there.
     pub(crate) async fn open(name: &str, path: &Path) -> Result<Self> {
-        let lock_path = path.with_extension("lock");
-        let lock = File::options()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&lock_path);
-        let lock = lock.map_err(|source| AlertsError::File {
-            path: lock_path,
-            source,
-        })?;
+        let lock = lock_file(path, "lock")?;
+        let turn = lock_file(path, "turn")?;
         // Write-ahead mode is a property of the file, which readers cannot give it.
         options(path)?.connect().await?;
         let readers = SqlitePoolOptions::new()
@@ -61,9 +58,21 @@ impl SqliteStore {
             name: name.to_owned(),
             path: path.to_owned(),
             lock: Arc::new(lock),
+            turn,
             readers,
         })
     }
+}
+
+/// A file beside the store that is locked.
+fn lock_file(store: &Path, extension: &str) -> Result<File> {
+    let path = store.with_extension(extension);
+    let options = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path);
+    options.map_err(|source| AlertsError::File { path, source })
 }
 
 fn options(path: &Path) -> Result<SqliteConnectOptions> {
@@ -131,7 +140,45 @@ impl Store for SqliteStore {
             _lock: None,
         }))
     }
+
+    async fn turn(&self) -> Result<Box<dyn StoreTurn>> {
+        let file = lock_file(&self.path, "turn")?;
+        let give_up = Instant::now() + LONGEST_TURN;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Box::new(FileTurn { _file: file })),
+                Err(TryLockError::WouldBlock) if Instant::now() < give_up => sleep(TURN_LOOK).await,
+                Err(TryLockError::WouldBlock) => {
+                    let name = self.name.clone();
+                    return Err(AlertsError::InUse { name });
+                }
+                Err(TryLockError::Error(source)) => {
+                    let path = self.path.clone();
+                    return Err(AlertsError::File { path, source });
+                }
+            }
+        }
+    }
+
+    async fn is_wanted(&self, _: &mut dyn Connection) -> Result<bool> {
+        // Those who look do not see each other.
+        match self.turn.try_lock_shared() {
+            Ok(()) => Ok(self.turn.unlock().is_err()),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::Error(source)) => {
+                let path = self.path.clone();
+                Err(AlertsError::File { path, source })
+            }
+        }
+    }
 }
+
+/// A locked file.
+struct FileTurn {
+    _file: File,
+}
+
+impl StoreTurn for FileTurn {}
 
 /// A connection, and the lock of whoever writes, which goes after it.
 struct Handle<C> {

@@ -11,13 +11,15 @@ use crate::editions::PUBLISHED;
 use crate::error::{AlertsError, Result};
 use crate::operation::Outcome;
 use crate::published::{EmptyStep, Needed, Recalled, Through};
+use crate::reseed::setting;
+use crate::reseed_statements::RELEASES;
 use crate::rows::ints;
 use crate::schema::names;
 use crate::statements as sql;
 use crate::store::{Connection, Kind, Values, first};
 
 /// The settings that tell how far the store was emptied.
-const EMPTIED: &str = "emptied";
+pub(super) const EMPTIED: &str = "emptied";
 const EMPTIED_VERSIONS: &str = "emptied_versions";
 
 /// More degrees than there are from the middle of a trixel of the store to any point of it: fewer than 100 / 2^[`HTM_LEVEL`].
@@ -30,9 +32,21 @@ pub(crate) async fn emptied(connection: &mut dyn Connection) -> Result<Option<Th
     let mut found = found.into_iter().map(Values::into_ints);
     let edition = found.next().and_then(|it| it.first().copied().flatten());
     let closed = found.next().and_then(|it| it.first().copied().flatten());
-    Ok(edition
-        .zip(closed)
-        .map(|(edition, closed_us)| Through { edition, closed_us }))
+    let Some((edition, closed_us)) = edition.zip(closed) else {
+        return Ok(None);
+    };
+    let release = releases(connection).await?;
+    Ok(Some(Through {
+        edition,
+        closed_us,
+        release,
+    }))
+}
+
+/// How many releases took the place of what was published before.
+pub(crate) async fn releases(connection: &mut dyn Connection) -> Result<i64> {
+    let text = setting(connection, RELEASES).await?;
+    Ok(text.and_then(|text| text.parse().ok()).unwrap_or(0))
 }
 
 impl Transaction<'_> {
@@ -68,7 +82,7 @@ impl Transaction<'_> {
         }
     }
 
-    async fn set_setting(&mut self, name: &str, value: i64) -> Result<()> {
+    pub(super) async fn set_setting(&mut self, name: &str, value: i64) -> Result<()> {
         let row = [
             Values::texts([name.to_owned()]),
             Values::texts([value.to_string()]),
@@ -286,7 +300,7 @@ fn needs(needed: Needed) -> AlertsError {
     AlertsError::OnlyPublished(Box::new(needed))
 }
 
-fn pairs_of(visits: &BTreeSet<(i64, i64)>) -> [Values; 2] {
+pub(super) fn pairs_of(visits: &BTreeSet<(i64, i64)>) -> [Values; 2] {
     [
         Values::ints(visits.iter().map(|pair| pair.0)),
         Values::ints(visits.iter().map(|pair| pair.1)),
@@ -325,7 +339,7 @@ pub(crate) fn forced_keys(batch: &RecordBatch) -> Vec<(i64, i64, i64)> {
 }
 
 /// Right ascension, declination and radius, in degrees, of a circle that holds trixels; `None` where they are all around, or are none.
-fn circle_around(trixels: impl Iterator<Item = i64>) -> Option<[f64; 3]> {
+pub(super) fn circle_around(trixels: impl Iterator<Item = i64>) -> Option<[f64; 3]> {
     let level = Level::new(HTM_LEVEL).ok()?;
     let centres = trixels.map(|trixel| centre(level, u64::try_from(trixel).ok()?));
     let centres: Vec<UnitVector> = centres.collect::<Option<_>>()?;
@@ -343,7 +357,7 @@ fn circle_around(trixels: impl Iterator<Item = i64>) -> Option<[f64; 3]> {
 }
 
 /// Numbers in order as ranges of the first and the last one.
-fn ranges_of(ids: impl Iterator<Item = i64>) -> Vec<(i64, i64)> {
+pub(super) fn ranges_of(ids: impl Iterator<Item = i64>) -> Vec<(i64, i64)> {
     let mut ranges: Vec<(i64, i64)> = Vec::new();
     for id in ids {
         match ranges.last_mut() {

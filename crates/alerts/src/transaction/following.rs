@@ -61,6 +61,7 @@ impl Transaction<'_> {
             Operation::Follow(_)
             | Operation::DeleteMetadata { .. }
             | Operation::CloseEdition { .. }
+            | Operation::Reseed(_)
             | Operation::SetSchema(_) => false,
         };
         match is_followed && self.definition.follows {

@@ -7,6 +7,7 @@ use super::lookup::LatestVersion;
 use super::{Transaction, counted};
 use crate::error::{AlertsError, Result};
 use crate::operation::Outcome;
+use crate::reseed::reseeded;
 use crate::statements as sql;
 use crate::store::{Kind, Values, first};
 
@@ -119,14 +120,26 @@ impl Transaction<'_> {
         if !is_due {
             return Ok(Outcome::default());
         }
+        let edition = self.add_edition(now_us).await?;
+        Ok(counted(edition.unsigned_abs()))
+    }
+
+    /// Closes the open edition, and gives its number.
+    pub(super) async fn add_edition(&mut self, now_us: i64) -> Result<i64> {
         let edition = self.number(sql::NEXT_EDITION).await?;
         // Whatever the clock does, each is closed after the one before.
-        let closed = now_us.max(self.number(sql::LAST_CLOSED).await? + 1);
+        let closed = now_us.max(self.last_time().await? + 1);
         let row = [Values::ints([edition]), Values::ints([closed])];
         self.connection.change(sql::ADD_EDITION, &row).await?;
         let row = [Values::ints([edition])];
         self.connection.change(sql::CLOSE_CHUNKS, &row).await?;
-        Ok(counted(edition.unsigned_abs()))
+        Ok(edition)
+    }
+
+    /// The last time of which something was published, or 0.
+    pub(super) async fn last_time(&mut self) -> Result<i64> {
+        let closed = self.number(sql::LAST_CLOSED).await?;
+        Ok(reseeded(self.connection).await?.unwrap_or(0).max(closed))
     }
 }
 

@@ -6,11 +6,12 @@ mod following;
 mod history;
 mod log;
 mod lookup;
+mod reseeding;
 mod storing;
 
 use std::collections::BTreeSet;
 
-pub(crate) use emptying::{emptied, forced_keys, keys_of};
+pub(crate) use emptying::{emptied, forced_keys, keys_of, releases};
 pub(crate) use history::is_over;
 
 use crate::definition::{Definition, write_schema};
@@ -44,6 +45,10 @@ impl Transaction<'_> {
         recalled: Option<&Recalled>,
     ) -> Result<Outcome> {
         self.check_may_change(operation)?;
+        if self.check_not_reseeding(operation).await? {
+            // What is closed now would be in the way of the release.
+            return Ok(Outcome::default());
+        }
         if let Some(recalled) = recalled {
             self.recall(recalled).await?;
         }
@@ -106,6 +111,7 @@ impl Transaction<'_> {
             Operation::CloseEdition { now_us } => self.close_edition(*now_us).await,
             Operation::Empty { through, step } => self.empty(*through, *step).await,
             Operation::Follow(request) => self.follow(request).await,
+            Operation::Reseed(step) => self.reseed(step).await,
             Operation::SetSchema(schema) => {
                 self.definition.schema.check_successor(schema)?;
                 let last = self.definition.layouts.keys().copied().max().unwrap_or(0);

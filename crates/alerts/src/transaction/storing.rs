@@ -56,6 +56,7 @@ impl Transaction<'_> {
         if rows == 0 {
             return Ok(Outcome::default());
         }
+        self.check_after_cut(time, &sources, &forced).await?;
         let chunk = self.replica_chunk(time).await?;
         self.store_objects(&objects, time, chunk).await?;
         self.store_sources(&sources, chunk).await?;

@@ -21,6 +21,7 @@ use engine::{Archive, EngineError, RowPlaces, RowReader, ValueTest};
 use futures::TryStreamExt;
 use sky::Region;
 
+use super::reseed;
 use crate::ClientError;
 use crate::query_runtime::QueryRuntime;
 use crate::sessions::Sessions;
@@ -54,9 +55,22 @@ impl ArchiveRows {
         Ok(self.runtime.get_or_init(|| started))
     }
 
-    /// Sees that an edition is published.
+    /// Sees that an edition is published, and that no release has taken its place.
     async fn check_has(&self, database: &str, through: Through) -> Result<(), AlertsError> {
         let catalog = self.sessions.archive().catalog();
+        let releases = reseed::releases(catalog, database).await;
+        let releases = releases.map_err(|error| AlertsError::Archive(error.to_string()))?;
+        if releases > through.release {
+            return Err(AlertsError::Archive(
+                "a release is taking its place just now: send it again in a moment".to_owned(),
+            ));
+        }
+        if releases < through.release {
+            return Err(AlertsError::Archive(format!(
+                "the archive has had {releases} releases, and the rows of release {} are nowhere else: restore it from a backup",
+                through.release
+            )));
+        }
         let editions = catalog.table(database, EditionTable::Edition.name()).await;
         let editions = editions.map_err(|error| AlertsError::Archive(error.to_string()))?;
         let last = editions.map_or(0, |table| table.rows().cast_signed());
@@ -97,6 +111,8 @@ impl PublishedRows for ArchiveRows {
         };
         let runtime = self.runtime()?;
         let found = runtime.compute(Box::pin(read.rows())).recv_one().await;
+        // What was read while a release took its place is of neither.
+        self.check_has(request.database, request.through).await?;
         match found {
             Ok(Some(batches)) => Ok(batches),
             Ok(None) => Err(AlertsError::TooMany { most: MOST_ROWS }),

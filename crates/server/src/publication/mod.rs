@@ -10,6 +10,7 @@ mod archive_rows;
 mod background;
 mod emptying;
 mod following;
+mod reseed;
 mod rows;
 mod tables;
 mod views;
@@ -28,6 +29,7 @@ pub(crate) use archive_rows::ArchiveRows;
 pub(crate) use background::{Publishing, publish_in_background};
 pub use emptying::empty_store;
 pub(crate) use following::{Following, follow_in_background};
+pub use reseed::{RELEASES, ReseedReport, ReseedRequest, TableCounts, reseed};
 use rows::EditionRows;
 
 /// Memory that a publication may take for rows: it runs beside queries.
@@ -49,6 +51,9 @@ pub enum PublicationError {
     /// The views cannot be made.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// A release cannot take the place of what is there. Nothing has changed.
+    #[error("{0}")]
+    Release(String),
     /// The archive has a database of the name that is another one.
     #[error("{database} cannot be published: {reason}")]
     InTheWay {
@@ -111,12 +116,22 @@ pub async fn publish(
 ) -> Result<Vec<PublishedEdition>, PublicationError> {
     let catalog = archive.catalog();
     let now = now_us();
+    reseed::recover(catalog, database).await?;
     check_is_same(catalog, database).await?;
     // Whoever closes an edition becomes the writer for a moment: that is not done for nothing.
     if database.replica_seconds().is_none() || database.open_chunks(now).await?.over > 0 {
         let operation = Operation::CloseEdition { now_us: now };
         database.apply(operation).await?;
     }
+    publish_closed(archive, database).await
+}
+
+/// Publishes the editions that are closed and not published.
+async fn publish_closed(
+    archive: &Arc<Archive>,
+    database: &Arc<AlertDatabase>,
+) -> Result<Vec<PublishedEdition>, PublicationError> {
+    let catalog = archive.catalog();
     let mut done = Vec::new();
     let published = last_published(catalog, database).await?;
     let editions = database.editions(published).await?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use alerts::{AlertDatabase, AlertSchema, AlertsError, EditionTable, names};
 use catalog::{Catalog, Column, TableKind, fold_name};
-use ingest::{LoadRequest, Progress, load};
+use ingest::{LoadRequest, Progress, RowSource, load};
 
 use super::PublicationError;
 use super::rows::NoRows;
@@ -54,8 +54,32 @@ async fn make_table(
     schema: &AlertSchema,
     table: EditionTable,
 ) -> Result<(), PublicationError> {
-    let mut request = LoadRequest::new(catalog.data_dir(), database.name(), table.name());
-    request.made = Some(Arc::new(NoRows(table.columns(schema))));
+    let no_rows = Arc::new(NoRows(table.columns(schema)));
+    let mut request = request(catalog, database.name(), table, no_rows);
+    if table == EditionTable::Home {
+        request.stripes = Some(STRIPES);
+        request.sub_stripes = Some(SUB_STRIPES);
+    }
+    let made = load(request, Arc::new(Progress::default())).await;
+    match made {
+        Ok(_) => Ok(()),
+        // Another process makes it at the same time.
+        Err(error) => match catalog.table(database.name(), table.name()).await? {
+            Some(_) => Ok(()),
+            None => Err(error.into()),
+        },
+    }
+}
+
+/// The load of a table's rows.
+pub(super) fn request(
+    catalog: &Catalog,
+    database: &str,
+    table: EditionTable,
+    rows: Arc<dyn RowSource>,
+) -> LoadRequest {
+    let mut request = LoadRequest::new(catalog.data_dir(), database, table.name());
+    request.made = Some(rows);
     request.allow_empty = true;
     let (kind, has_position) = match table {
         EditionTable::Home => (TableKind::Director, true),
@@ -78,13 +102,8 @@ async fn make_table(
     if kind != TableKind::Replicated {
         request.key = vec![names::DIA_OBJECT.to_owned()];
     }
-    match kind {
-        TableKind::Director => {
-            request.stripes = Some(STRIPES);
-            request.sub_stripes = Some(SUB_STRIPES);
-        }
-        TableKind::Child => request.directors = vec![EditionTable::Home.name().to_owned()],
-        TableKind::Match | TableKind::Replicated => {}
+    if kind == TableKind::Child {
+        request.directors = vec![EditionTable::Home.name().to_owned()];
     }
     match table {
         EditionTable::Sources => {
@@ -97,15 +116,7 @@ async fn make_table(
         }
         _ => {}
     }
-    let made = load(request, Arc::new(Progress::default())).await;
-    match made {
-        Ok(_) => Ok(()),
-        // Another process makes it at the same time.
-        Err(error) => match catalog.table(database.name(), table.name()).await? {
-            Some(_) => Ok(()),
-            None => Err(error.into()),
-        },
-    }
+    request
 }
 
 /// The columns of a published table of rows of the schema, in their order there.

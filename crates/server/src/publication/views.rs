@@ -44,10 +44,11 @@ pub(super) async fn make(
         }
         let published = published_columns(catalog, database, view.table()).await?;
         let columns = view.columns(schema, published);
+        let since = database.reseeded().await?;
         let view = NewView {
             database: database.name().to_owned(),
             name: name.to_owned(),
-            definition: view.definition(database.name(), &columns),
+            definition: view.definition(database.name(), &columns, since),
             default_database: Some(database.name().to_owned()),
             columns: Vec::new(),
             description: Some(view.description().to_owned()),
@@ -65,26 +66,50 @@ pub(super) async fn with_new_columns(
     database: &AlertDatabase,
     schema: &AlertSchema,
 ) -> Result<Vec<ChangedView>, PublicationError> {
+    let since = database.reseeded().await?;
+    changed(catalog, database, schema, (since, since)).await
+}
+
+/// The views as they are to be when a release is shown, from a time in microseconds since 1970 (UTC) on: with all columns of the schema, and
+/// without a state before.
+pub(super) async fn of_release(
+    catalog: &Catalog,
+    database: &AlertDatabase,
+    schema: &AlertSchema,
+    shown_us: i64,
+) -> Result<Vec<ChangedView>, PublicationError> {
+    let since = database.reseeded().await?;
+    changed(catalog, database, schema, (since, Some(shown_us))).await
+}
+
+/// The views that get columns, or another first state.
+async fn changed(
+    catalog: &Catalog,
+    database: &AlertDatabase,
+    schema: &AlertSchema,
+    (since, becomes): (Option<i64>, Option<i64>),
+) -> Result<Vec<ChangedView>, PublicationError> {
     let mut changed = Vec::new();
     for view in UserView::ALL {
         let published = published_columns(catalog, database, view.table()).await?;
         let new = view.new_columns(schema, &published);
-        if new.is_empty() {
+        if new.is_empty() && since == becomes {
             continue;
         }
         let Some(found) = catalog.view(database.name(), view.name()).await? else {
             continue;
         };
-        if found.query.definition != view.definition(database.name(), &found.query.columns) {
+        let columns = &found.query.columns;
+        if found.query.definition != view.definition(database.name(), columns, since) {
             // An operator has put another one in its place.
             warn!(
                 view = found.full_name(),
                 columns = new.join(", "),
-                "a view of an alert database does not show new columns, since its definition was changed"
+                "a view of an alert database does not show new columns or a new release, since its definition was changed"
             );
             continue;
         }
-        changed.push(view.changed(&found, schema, &new));
+        changed.push(view.changed(&found, schema, &new, becomes));
     }
     Ok(changed)
 }
@@ -193,13 +218,19 @@ impl UserView {
             .collect()
     }
 
-    fn changed(self, before: &View, schema: &AlertSchema, new: &[String]) -> ChangedView {
+    fn changed(
+        self,
+        before: &View,
+        schema: &AlertSchema,
+        new: &[String],
+        since: Option<i64>,
+    ) -> ChangedView {
         let columns = [before.query.columns.as_slice(), new].concat();
         ChangedView {
             database: before.database.clone(),
             name: before.name.clone(),
             query: ViewQuery {
-                definition: self.definition(&before.database, &columns),
+                definition: self.definition(&before.database, &columns, since),
                 headings: columns.clone(),
                 columns,
                 ..before.query.clone()
@@ -208,8 +239,19 @@ impl UserView {
         }
     }
 
-    /// What it is made of, in these columns.
-    fn definition(self, database: &str, columns: &[String]) -> String {
+    /// What it is made of, in these columns; there is no state before a time in microseconds since 1970 (UTC).
+    fn definition(self, database: &str, columns: &[String], since: Option<i64>) -> String {
+        let definition = self.any_state(database, columns);
+        match since {
+            None => definition,
+            Some(since) => definition.replace(
+                &format!("{AS_OF_FUNCTION}()"),
+                &format!("{AS_OF_FUNCTION}({since})"),
+            ),
+        }
+    }
+
+    fn any_state(self, database: &str, columns: &[String]) -> String {
         let version = &[names::DIA_OBJECT, names::VALIDITY_START][..];
         match self {
             Self::Objects | Self::LatestObjects => {

@@ -246,6 +246,7 @@ impl From<AlertsError> for AlertProblem {
             | AlertsError::InUse { .. }
             | AlertsError::Followed(_)
             | AlertsError::Ending
+            | AlertsError::Reseeding
             | AlertsError::Archive(_) => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
