@@ -366,10 +366,13 @@ mod tests {
 
     #[test]
     fn ranges_are_cut_where_batches_end() {
-        let cut = |range| by_batches(range, 10).collect::<Vec<_>>();
-        assert_eq!(cut(3..7), [3..7]);
-        assert_eq!(cut(3..10), [3..10]);
-        assert_eq!(cut(9..31), [9..10, 10..20, 20..30, 30..31]);
-        assert_eq!(cut(20..30), [20..30]);
+        let cut = |from, to| {
+            let parts = by_batches(from..to, 10);
+            parts.map(|it| (it.start, it.end)).collect::<Vec<_>>()
+        };
+        assert_eq!(cut(3, 7), [(3, 7)]);
+        assert_eq!(cut(3, 10), [(3, 10)]);
+        assert_eq!(cut(9, 31), [(9, 10), (10, 20), (20, 30), (30, 31)]);
+        assert_eq!(cut(20, 30), [(20, 30)]);
     }
 }
