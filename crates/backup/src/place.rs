@@ -55,7 +55,7 @@ impl Place {
             Self::Directory(path) => Held::Directory {
                 _lock: directory::begin(data_dir, path)?,
             },
-            Self::Bucket(bucket) => Held::Bucket(bucket.begin().await?),
+            Self::Bucket(bucket) => Held::Bucket(Box::new(bucket.begin().await?)),
         };
         Ok(Target { place: self, held })
     }
@@ -83,7 +83,7 @@ pub(crate) struct Target<'a> {
 
 enum Held {
     Directory { _lock: File },
-    Bucket(BucketTarget),
+    Bucket(Box<BucketTarget>),
 }
 
 impl Target<'_> {
