@@ -397,9 +397,15 @@ class Grammar:
         elif found and self.chance(0.8):
             one, two = self.random.choice(found)
             kind = "text" if one.field.kind == "text" else "number" if one.field.kind == "int" else one.field.kind
-            conditions.append(Apply("bool", f"eq_{kind}", (one.column, two.column)))
+            sign = "eq" if self.chance(0.65) else self.random.choice(["ne", "lt", "le", "gt", "ge"])
+            conditions.append(Apply("bool", f"{sign}_{kind}", (one.column, two.column)))
+        if self.chance(0.15) and (outside := self.expressions.column(scope, "small")) and (inside := self.expressions.column(inner, "small")):
+            conditions.append(Apply("bool", self.random.choice(["ne_number", "lt_number", "ge_number"]), (inside, outside)))
         if self.chance(0.4):
             conditions.append(self.expressions.condition(inner, 2))
+        if self.chance(0.06):
+            # A condition on the row outside alone, or on both beside OR.
+            conditions.append(self.expressions.condition(Scope([*inner.entries, *scope.entries]) if self.chance(0.5) else scope, 2))
         if not conditions:
             return source, inner, None
         return source, inner, conditions[0] if len(conditions) == 1 else Apply("bool", "and", tuple(conditions))
@@ -416,19 +422,34 @@ class Grammar:
             return None
         shape = self.random.choices(["exists", "in", "in of several", "quantified"], [45, 40, 8, 7])[0]
         if shape == "exists":
-            source, _, where = self.correlated(scope)
-            return Exists("bool", Select((Item(Constant("int", 1), "c1"),), source, where=where), self.chance(0.4))
+            return Exists("bool", self.asked(*self.correlated(scope)), self.chance(0.4))
         source, inner, where = self.correlated(scope) if self.chance(0.25) else self.uncorrelated()
         found = pairs(scope.columns("any"), inner.columns("any"))
         if not found:
             return None
         count = 2 if shape == "in of several" and len(found) > 1 else 1
         chosen = self.random.sample(found, count)
-        query = Select(self.named([two.column for _, two in chosen]), source, where=where)
+        query = Select(self.named([two.column for _, two in chosen]), source, where=where, is_distinct=self.chance(0.06))
+        if self.chance(0.06) and chosen[0][0].field.role == "small":
+            total = self.expressions.aggregate(inner, ["count_all", "count", "max_int"])
+            query = replace(query, items=self.named([total, *(two.column for _, two in chosen[1:])]), is_distinct=False)
+            query = replace(query, groups=tuple(two.column for _, two in chosen[1:]), having=self.having(inner) if self.chance(0.3) else None)
         if shape == "quantified" and chosen[0][0].field.kind == "int":
             word = self.random.choice(["ANY", "ALL"])
             return Quantified("bool", chosen[0][0].column, self.random.choice(["=", "<>", "<", ">=", ">"]), word, query)
         return InQuery("bool", tuple(one.column for one, _ in chosen), query, self.chance(0.4))
+
+    def asked(self, source: Source, inner: Scope, where: Expr | None) -> Select:
+        """What EXISTS asks for: rows mostly, or groups, or a total, which has a row of no rows."""
+        group = self.expressions.column(inner, "grouped")
+        match self.random.choices(["rows", "groups", "total"], [80, 12, 8])[0]:
+            case "groups" if group is not None:
+                having = self.having(inner) if self.chance(0.8) else None
+                return Select((Item(group, "c1"),), source, where=where, groups=(group,), having=having)
+            case "total":
+                total = self.expressions.aggregate(inner, ["count_all", "max_int", "min_text"])
+                return Select((Item(total, "c1"),), source, where=where, having=self.having(inner) if self.chance(0.5) else None)
+        return Select((Item(Constant("int", 1), "c1"),), source, where=where)
 
     def uncorrelated(self) -> tuple[Source, Scope, Expr | None]:
         """A FROM for a subquery that stands for itself."""
@@ -440,7 +461,18 @@ class Grammar:
         if not scope.entries or not self._may_ask():
             return None
         source, inner, where = self.correlated(scope) if self.chance(0.7) else self.uncorrelated()
-        return ScalarQuery(kind, Select((Item(self.expressions.aggregate(inner, SCALARS[kind]), "c1"),), source, where=where))
+        column, unique = self.expressions.column(inner, "number" if kind == "real" else kind), inner.unique()
+        if column is not None and column.kind == kind and unique and self.chance(0.15):
+            order = tuple(SortKey(one.column, self.chance(0.4)) for one in unique)
+            offset = Constant("int", 1) if self.chance(0.2) else None
+            return ScalarQuery(kind, Select((Item(column, "c1"),), source, where=where, order=order, limit=Constant("int", 1), offset=offset))
+        total: Expr = self.expressions.aggregate(inner, SCALARS[kind])
+        if kind == "int" and self.chance(0.15):
+            # A value of the row outside beside the total, or what becomes of it where there are no rows.
+            column = self.expressions.column(scope, "small")
+            total = Apply("int", "coalesce_int", (total, column or Constant("int", 7)))
+        having = self.having(inner) if self.chance(0.12) else None
+        return ScalarQuery(kind, Select((Item(total, "c1"),), source, where=where, having=having))
 
 
 def stars_alike(source: Source) -> bool:

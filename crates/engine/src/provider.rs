@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use catalog::{Columns, TableKind, fold_name};
 use datafusion::catalog::{CatalogProvider, SchemaProvider, Session, TableProvider};
 use datafusion::common::{DataFusionError, Result, internal_err};
-use datafusion::datasource::ViewTable;
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::datasource::{ViewTable, source_as_provider};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableScan, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use sql::{Dialect, NotFound, Parsed};
 
@@ -192,6 +192,17 @@ pub(crate) struct ArchiveTable {
     all: SchemaRef,
     /// The numbers of the columns among `all`.
     columns: Vec<usize>,
+}
+
+/// The column by which all rows of a table can be told apart: a director's key.
+pub(crate) fn unique_key(scan: &TableScan) -> Option<String> {
+    let provider = source_as_provider(&scan.source).ok()?;
+    let spec = provider.downcast_ref::<ArchiveTable>()?.table.spec();
+    let key = spec
+        .key
+        .as_ref()
+        .filter(|_| spec.kind == TableKind::Director);
+    key.map(|key| fold_name(key))
 }
 
 impl ArchiveTable {

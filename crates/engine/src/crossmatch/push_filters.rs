@@ -6,10 +6,11 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{Expr, Extension, Filter, LogicalPlan};
 use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
-use sql::rules::{DistinctWindows, KeepListsApart, RecogniseGeometry};
+use sql::rules::{DistinctWindows, JoinSubqueries, KeepListsApart, RecogniseGeometry};
 
 use super::node::CrossmatchNode;
 use crate::plan::place_of;
+use crate::provider::unique_key;
 use crate::{EngineError, barrier};
 
 /// DataFusion's filter pushdown, which does not know crossmatches, with what is right for these.
@@ -37,6 +38,9 @@ impl PushProbeFilters {
         let simplified = place(&rules, "simplify_expressions")?;
         rules.insert(simplified + 1, Arc::new(RecogniseGeometry));
         rules.insert(simplified, Arc::new(KeepListsApart));
+        let decorrelated = place(&rules, "decorrelate_predicate_subquery")?;
+        let joined = JoinSubqueries::new(unique_key);
+        rules.insert(decorrelated, Arc::new(joined));
         let common = place(&rules, "common_sub_expression_eliminate")?;
         rules.insert(common, Arc::new(DistinctWindows));
         let pushed = place(&rules, "push_down_filter")?;
