@@ -48,7 +48,7 @@ def as_json(story: str, world: World, statements: list[str], expected: list[Rows
         shape = table.shape
         lines = [json.dumps([written(value) for value in row.values()], ensure_ascii=False) for row in table.rows.to_pylist()]
         fields = {one.name: [one.declared, one.role] for one in shape.fields}
-        head = {"database": shape.database, "name": shape.name, "options": shape.options, "position": shape.position, "fields": fields}
+        head = {"database": shape.database, "name": shape.name, "options": shape.options, "position": shape.position, "late": shape.late, "fields": fields}
         rows = "[" + "".join(f"\n   {line}," for line in lines).rstrip(",") + "]"
         tables.append(json.dumps(head, ensure_ascii=False)[:-1] + f', "rows": {rows}}}')
     asked = [
@@ -66,7 +66,7 @@ def read(path: Path) -> Case:
     for table in content["tables"]:
         fields = tuple(Field(name, role, declared) for name, (declared, role) in table["fields"].items())
         position = tuple(table["position"]) if table["position"] else None
-        shape = TableShape(table["database"], table["name"], fields, table["options"], position)
+        shape = TableShape(table["database"], table["name"], fields, table["options"], position, table.get("late", 0))
         kinds = [ARROW_TYPES[one.declared.split(" ")[0]] for one in fields]
         columns = zip(*table["rows"]) if table["rows"] else [[] for _ in fields]
         arrays = [pa.array([parsed(value, kind) for value in column], kind) for column, kind in zip(columns, kinds)]

@@ -48,6 +48,8 @@ class TableShape:
     fields: tuple[Field, ...]
     options: dict[str, object] = field(default_factory=dict)
     position: tuple[str, str] | None = None
+    # How many of the last columns the parts of the first half lack.
+    late: int = 0
 
     @property
     def is_file(self) -> bool:
@@ -80,10 +82,13 @@ class TableRows:
 
 @dataclass(frozen=True)
 class World:
-    """The tables of some databases, each loaded in so many parts."""
+    """The tables of some databases, each loaded in so many parts. Columns that a part lacks are NULL in its rows."""
 
     tables: tuple[TableRows, ...]
     parts: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tables", tuple(without_late_values(table, self.parts) for table in self.tables))
 
     def places(self) -> Places:
         """The position columns of partitioned tables."""
@@ -95,6 +100,17 @@ class World:
         tables = list(self.tables)
         tables[at] = replace(tables[at], rows=rows)
         return replace(self, tables=tuple(tables))
+
+
+def without_late_values(table: TableRows, parts: int) -> TableRows:
+    """A table with NULL in the columns that the parts of its rows lack."""
+    rows, early = table.rows, parts // 2
+    if table.shape.late == 0 or early == 0:
+        return table
+    for at in range(rows.num_columns - table.shape.late, rows.num_columns):
+        entries = [None if place % parts < early else value for place, value in enumerate(rows.column(at).to_pylist())]
+        rows = rows.set_column(at, rows.schema.field(at), pa.array(entries, rows.schema.field(at).type))
+    return replace(table, rows=rows)
 
 
 ARROW_TYPES = {
@@ -132,7 +148,23 @@ class WorldMaker:
             *self.deep(objects, other),
             *self.files(objects, keys),
         ]
-        return World((*tables, *self.views(tables)), rng.choice([1, 1, 2, 4]))
+        parts = rng.choice([1, 1, 2, 4, 4])
+        if parts > 1 and rng.random() < 0.7:
+            tables = [self.with_late_columns(table) for table in tables]
+        return World((*tables, *self.views(tables)), parts)
+
+    def with_late_columns(self, table: TableRows) -> TableRows:
+        """A table, mostly with some last columns that it gets with its later parts: no more than those that may be NULL and have no part to play."""
+        shape, options = table.shape, table.shape.options
+        if shape.is_file or options.get("kind") == "match" or not table.rows.num_rows or self.random.random() < 0.2:
+            return table
+        played = {shape.fields[0].name, *(str(options.get(name)) for name in ("key", "ra", "dec"))}
+        last = 0
+        for one in reversed(shape.fields):
+            if "NOT NULL" in one.declared or one.name in played:
+                break
+            last += 1
+        return replace(table, shape=replace(shape, late=self.random.randint(1, last))) if last else table
 
     # Columns and keys.
 
@@ -422,12 +454,11 @@ def normalised(rows: pa.Table) -> pa.Table:
     return pa.table(columns, names=rows.column_names)
 
 
-def load_part(meridian: Meridian, directory: Path, table: TableRows, append: bool) -> None:
-    """Loads a table into Meridian, or appends to it, or puts the file where statements find it."""
+def load_part(meridian: Meridian, directory: Path, table: TableRows, append: bool, new: int = 0) -> None:
+    """Loads a table into Meridian, or appends to it, with so many new columns, or puts the file where statements find it."""
     shape = table.shape
     if shape.query is not None:
-        if not append:
-            meridian.must("view", "create", "--data", directory / "data", "--db", shape.database, "--name", shape.name, shape.query)
+        meridian.must("view", "create", "--data", directory / "data", "--db", shape.database, "--name", shape.name, shape.query)
         return
     if shape.is_file and shape.name.endswith(".csv"):
         pa.csv.write_csv(table.rows, directory / shape.name)
@@ -437,21 +468,39 @@ def load_part(meridian: Meridian, directory: Path, table: TableRows, append: boo
     if shape.is_file:
         return
     if append:
-        meridian.load(directory / "data", shape.database, shape.name, path, append=True)
+        more: dict[str, object] = {"new_columns": schema_of(table, path, shape.fields[-new:]), "allow_empty": True} if new else {}
+        meridian.load(directory / "data", shape.database, shape.name, path, append=True, **more)
         return
-    declared = TableData(shape.name, {one.name: one.declared for one in shape.fields}, table.rows)
-    schema = table_files.write_schema(path.with_suffix(".json"), declared)
     options = shape.options if table.rows.num_rows else {**shape.options, "allow_empty": True}
-    meridian.load(directory / "data", shape.database, shape.name, path, schema=schema, **options)
+    meridian.load(directory / "data", shape.database, shape.name, path, schema=schema_of(table, path, shape.fields[: table.rows.num_columns]), **options)
+
+
+def schema_of(table: TableRows, path: Path, fields: tuple[Field, ...]) -> Path:
+    """A schema file of some of a table's columns, beside its rows."""
+    declared = TableData(table.shape.name, {one.name: one.declared for one in fields}, table.rows)
+    return table_files.write_schema(path.with_suffix(".json"), declared)
 
 
 def load(meridian: Meridian, directory: Path, world: World) -> Path:
-    """Loads all tables into a new data directory, a part of each by turns: keys of children come before their directors' rows."""
+    """Loads all tables into a new data directory, a part of each by turns: keys of children come before their directors' rows. The first half of
+    the parts lacks the late columns of a table, which it gets with the next part."""
+    lacking = {at: table.shape.late for at, table in enumerate(world.tables) if world.parts > 1}
+    tables = [(at, table) for at, table in enumerate(world.tables) if table.shape.query is None]
     for part in range(world.parts):
-        for table in world.tables:
+        for at, table in tables:
             rows = table.rows if table.shape.is_file else table.rows.take(pa.array(range(part, table.rows.num_rows, world.parts), pa.int64()))
-            if part == 0 or (rows.num_rows and not table.shape.is_file):
-                load_part(meridian, directory, replace(table, rows=rows), append=part > 0)
+            new = lacking.get(at, 0)
+            is_late = part >= world.parts // 2 and new > 0
+            if part > 0 and (table.shape.is_file or not (rows.num_rows or is_late)):
+                continue
+            if new and not is_late:
+                rows = rows.select(range(rows.num_columns - new))
+            if is_late:
+                lacking[at] = 0
+            load_part(meridian, directory, replace(table, rows=rows), part > 0, new if is_late else 0)
+    for table in world.tables:
+        if table.shape.query is not None:
+            load_part(meridian, directory, table, append=False)
     return directory / "data"
 
 

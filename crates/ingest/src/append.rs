@@ -2,12 +2,15 @@
 
 use std::path::Path;
 
-use catalog::{Catalog, CatalogError, Table, TableKind, TableSpec, fold_name};
+use catalog::{
+    Append, Catalog, CatalogError, Column, NewColumns, Table, TableKind, TableSpec, fold_name,
+};
 
 use crate::compact::MANY_PARTS;
 use crate::directors::Directors;
 use crate::error::IngestError;
 use crate::request::LoadRequest;
+use crate::schema::read_schema;
 
 /// The request with the table's kind, key, position, directors and columns.
 ///
@@ -92,8 +95,68 @@ pub(crate) fn adopt(mut request: LoadRequest, table: &Table) -> Result<LoadReque
     request.scan_rating = Some(spec.scan_rating);
     request.database = spec.database.clone();
     request.table = name.clone();
-    request.declared = Some(spec.columns.clone());
+    let mut columns = spec.columns.clone();
+    if let Some(path) = &request.new_columns {
+        columns.extend(new_columns(path, spec)?);
+    }
+    request.declared = Some(columns);
     Ok(request)
+}
+
+/// The columns that a file declares, which a table is to get.
+fn new_columns(path: &Path, spec: &TableSpec) -> Result<Vec<Column>, IngestError> {
+    let wrong = |what: String| {
+        let name = &spec.name;
+        IngestError::Options(format!("--new-columns: {name} cannot get {what}"))
+    };
+    if spec.kind == TableKind::Match {
+        return Err(wrong("columns: it is a match table".to_owned()));
+    }
+    let columns = read_schema(path, &spec.name)?.columns;
+    for column in &columns {
+        let name = &column.name;
+        if spec.column(name).is_some() {
+            return Err(wrong(format!(
+                "the column {name}: it has one; leave it out of {}",
+                path.display()
+            )));
+        }
+        if !column.nullable {
+            return Err(wrong(format!(
+                "the column {name}: it is NOT NULL, and the rows that are there do not have it"
+            )));
+        }
+    }
+    Ok(columns)
+}
+
+/// The table that a load appends to, with the columns that it will have; `None` if it is not as it was when the load was planned.
+pub(crate) fn with_new_columns(request: &LoadRequest, mut found: Table) -> Option<Table> {
+    let declared = request.declared.as_ref()?;
+    let has = &found.spec.columns;
+    let fits = match request.new_columns {
+        Some(_) => declared.starts_with(has),
+        None => declared == has,
+    };
+    found.spec.columns = declared.clone();
+    fits.then_some(found)
+}
+
+/// Makes a part visible, with the columns that its table gets with it. The load has the table's lock.
+pub(crate) async fn publish(catalog: &Catalog, append: Append<'_>) -> Result<(), CatalogError> {
+    let spec = &append.table.spec;
+    let found = catalog.table(&spec.database, &spec.name).await?;
+    let new = found.as_ref().and_then(|before| {
+        let columns = spec.columns.get(before.spec.columns.len()..)?;
+        (!columns.is_empty()).then_some(NewColumns {
+            table: before,
+            columns,
+        })
+    });
+    match new {
+        Some(new) => catalog.append_all(&[append], &[new], &[]).await,
+        None => catalog.append(append).await,
+    }
 }
 
 fn reject_options_of_new_tables(request: &LoadRequest) -> Result<(), IngestError> {

@@ -14,8 +14,8 @@ use catalog::{
 use store::{LoadDir, Removal};
 
 use crate::append::{
-    as_the_table_has_it, as_this_table, forget_placements, many_parts_note, same_placements,
-    unsettled_note,
+    as_the_table_has_it, as_this_table, forget_placements, many_parts_note, publish,
+    same_placements, unsettled_note, with_new_columns,
 };
 use crate::directors::{Directors, Family, open_parts, wait_for_lock};
 use crate::dry_run::{unit_note, with_data_dir};
@@ -156,8 +156,8 @@ pub(crate) async fn check_existing(
         IngestError::from(CatalogError::TableChanged { table })
     };
     if request.append {
-        let same = |found: &Table| request.declared.as_ref() == Some(&found.spec.columns);
-        return found.filter(same).map(Some).ok_or_else(changed);
+        let as_planned = found.and_then(|found| with_new_columns(request, found));
+        return as_planned.map(Some).ok_or_else(changed);
     }
     if let Some(made_of) = &request.made_of {
         let has = |found: &Table| found.parts.iter().map(|part| &part.load).eq(made_of);
@@ -439,7 +439,7 @@ impl Transaction {
                 unsettled: written.family.unsettled(),
                 replaces: &[],
             };
-            self.catalog.append(append).await?;
+            publish(&self.catalog, append).await?;
             return Ok(Vec::new());
         }
         if let Some(former) = &self.request.renames {

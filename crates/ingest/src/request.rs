@@ -77,6 +77,8 @@ pub struct LoadRequest {
     /// Whether the rows become one more part of the table of this name, which must exist. What is not said here of its kind, key,
     /// position and directors is as the table has it.
     pub append: bool,
+    /// With `append`: a JSON file that declares columns which the table gets behind those that it has. They are NULL in its rows from before.
+    pub new_columns: Option<PathBuf>,
     /// The columns, where they are known without a schema file; with `append` those of the table. If others are given then, the table has
     /// changed since the rows were made ([`IngestError::is_change`](crate::IngestError::is_change)).
     pub declared: Option<Vec<Column>>,
@@ -185,6 +187,7 @@ impl LoadRequest {
             made_of: None,
             renames: None,
             append: false,
+            new_columns: None,
             declared: None,
             dry_run: false,
             allow_empty: false,

@@ -83,6 +83,10 @@ pub struct LoadArguments {
     /// Add the rows to the table as one more part; what is not said of its key, position and directors is as the table has it.
     #[arg(long, conflicts_with = "replace")]
     append: bool,
+    /// With --append: a JSON file as for --schema, with columns that the table does not have. It gets them behind those that it has, together with
+    /// the rows; its rows from before have NULL in them.
+    #[arg(long, value_name = "FILE", requires = "append")]
+    new_columns: Option<PathBuf>,
     /// Read everything and load nothing: the columns that the load would use are printed to standard output, as a file for --schema,
     /// and its report, with the rows that it would reject, to standard error.
     #[arg(long)]
@@ -220,6 +224,7 @@ impl LoadArguments {
         request.nullable = self.nullable;
         request.replace = self.replace;
         request.append = self.append;
+        request.new_columns = self.new_columns;
         request.allow_empty = self.allow_empty;
         request.max_errors = match self.dry_run {
             true => u64::MAX,
