@@ -83,7 +83,8 @@ async fn write_files(arguments: &RegionsArguments) -> Result<(), Failure> {
         ..SessionOptions::default()
     };
     let table = arguments.table.as_deref();
-    let rows = PositionedRows::find(&arguments.data, &archive, &options, table).await?;
+    let rows = PositionedRows::find(&arguments.data, &archive, &options, table);
+    let rows = Box::pin(rows).await?;
     let session = Session::new(Arc::clone(&archive), &options).await?;
     let text = sorted_rows(&session, &rows, &arguments.columns).await?;
     let staging = Staging::begin(&arguments.output)?;
