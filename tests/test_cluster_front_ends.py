@@ -25,10 +25,10 @@ from serving import START_SECONDS, Server, serving, wait_until
 from small_tables import star_lines, write_lines
 from test_cluster import STATEMENTS, ask
 
-# Enough for each of eight chunks to have a file of its own: files of small chunks are on every worker.
+# Enough for each of seven chunks to have a file of its own: files of small chunks are on every worker.
 STARS = 140_000
 VISITS = 30_000
-CUT = {"stripes": 2, "sub_stripes": 8, "overlap": 0.5}
+CUT = {"stripes": 3, "sub_stripes": 6, "overlap": 0.5}
 # Longer than anything takes that comes by itself, also on a busy machine.
 SECONDS = 90
 # What changes of files does so in steps of a second or two, of which each follows the last one's report.
@@ -56,7 +56,7 @@ def loaded(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Path
     data = directory / "data"
     stars = write_lines(directory / "stars.csv", star_lines(STARS, 1))
     meridian.load(data, "sky", "Star", stars, kind="director", key="id", ra="ra", dec="dec", **CUT)
-    assert len(list(data.glob("tables/*/*/chunk_*.mrd"))) == 8
+    assert len(list(data.glob("tables/*/*/chunk_*.mrd"))) == 7
     visits = [f"{number},{number * 7919 % STARS},{number % 977 / 8}" for number in range(VISITS)]
     meridian.load(data, "sky", "Visit", write_lines(directory / "visits.csv", visits, "visit,id,flux"), kind="child", key="id", director="Star")
     bands = write_lines(directory / "bands.csv", [f"{number},band {number}" for number in range(5)], "id,name")
