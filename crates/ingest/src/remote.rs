@@ -305,14 +305,19 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
+    /// One range.
+    fn only(range: Range<u64>) -> Vec<Range<u64>> {
+        vec![range]
+    }
+
     #[test]
     fn near_ranges_are_fetched_together_and_long_ones_apart() {
-        assert_eq!(requests_for(&[10..20, 0..5, 7..7]), [0..20]);
+        assert_eq!(requests_for(&[10..20, 0..5, 7..7]), only(0..20));
         assert_eq!(
             requests_for(&[0..5, GAP + 6..GAP + 9]),
             [0..5, GAP + 6..GAP + 9]
         );
-        let long = requests_for(&[MIB..21 * MIB]);
+        let long = requests_for(&only(MIB..21 * MIB));
         assert_eq!(long, [MIB..9 * MIB, 9 * MIB..17 * MIB, 17 * MIB..21 * MIB]);
         assert!(requests_for(&[]).is_empty());
     }
