@@ -3,7 +3,7 @@
 use meridian_catalog::{CatalogError, Expiry, LoadId, Table};
 
 use crate::support::{
-    chunks, contents, dependent, director, load, publish, replicated, settled, shown, whole,
+    chunks, contents, dependent, director, load, replicated, settled, shown, whole,
 };
 use crate::{Place, append, superseded};
 
