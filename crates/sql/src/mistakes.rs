@@ -13,7 +13,7 @@ struct Rewording {
     sentence: &'static str,
 }
 
-const REWORDINGS: [Rewording; 10] = [
+const REWORDINGS: [Rewording; 11] = [
     Rewording {
         message: "This feature is not implemented: TOP",
         at: "top",
@@ -61,6 +61,12 @@ const REWORDINGS: [Rewording; 10] = [
         at: "select",
         code: ErrorCode::ONE_COLUMN,
         sentence: "a subquery has another number of columns than there are names or values beside it: select as many",
+    },
+    Rewording {
+        message: "does not support logical expression OuterReferenceColumn",
+        at: "select",
+        code: ErrorCode::NOT_SUPPORTED,
+        sentence: "a subquery names a column of the query around it from where that cannot be reached: of one in ORDER BY select that column, too; elsewhere join the tables instead",
     },
     Rewording {
         message: "For SELECT DISTINCT, ORDER BY expressions",
