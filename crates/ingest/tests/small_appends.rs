@@ -11,7 +11,7 @@ mod common;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
+use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use catalog::{Catalog, LoadLock, Table, TableKind};
 use common::{Dice, Row, Sky, batch, load, stars, write_csv};
 use meridian_ingest::{
@@ -203,17 +203,14 @@ async fn parts_that_are_being_merged_are_left_alone() {
 async fn what_cannot_be_stored_leaves_nothing() {
     let sky = Sky::new();
     let all = stars(20, 3);
-    // A column that may not be NULL.
-    let mut first = request(&sky, &all[..10]);
-    first.nullable = ["parent", "ra", "dec", "name"].map(str::to_owned).to_vec();
-    load(first).await.unwrap();
-    let catalog = Catalog::open(&sky.data()).await.unwrap();
+    let catalog = spots(&sky, &all[..10]).await;
     let mut appending = SmallAppends::new(&catalog, "sky", "Spot");
     let now = table(&catalog).await;
     let id = |values: Vec<Option<i64>>| Arc::new(Int64Array::from(values)) as ArrayRef;
-    let missing = RecordBatch::try_from_iter_with_nullable([("id", id(vec![Some(1), None]), true)]);
+    let texts = Arc::new(StringArray::from(vec!["1", "many"])) as ArrayRef;
+    let wrong = RecordBatch::try_from_iter([("id", texts)]);
     let before = directories(&sky);
-    let error = append(&mut appending, &now, missing.unwrap())
+    let error = append(&mut appending, &now, wrong.unwrap())
         .await
         .unwrap_err();
     let IngestError::TooManyRejected { why, examples, .. } = &error else {
