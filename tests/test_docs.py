@@ -53,6 +53,8 @@ def test_the_everyday_tasks_can_be_done_as_they_are_written(meridian: Meridian, 
     tasks = sections("everyday.md")
     begin, see, load, drop = (tasks.pop(title) for title in ("", "See what is there", "Load", "Drop"))
     script = [*begin, *load, *see, *(command for commands in tasks.values() for command in commands), *drop]
+    # Those with a bucket are in test_backups_in_stores.py.
+    script = [command for command in script if "s3://" not in command]
     assert sum(command.startswith("meridian ") for command in script) >= 20
     done = subprocess.run(
         ["bash", "-e", "-x", "-c", "\n".join(script)],

@@ -81,8 +81,8 @@ async fn listed(state: &HttpState) -> Result<String, Problem> {
     }
     Ok(format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Meridian</title><style>{STYLE}</style></head>\n\
-         <body><h1>Meridian</h1>\n<p><a href=\"editor\">Write queries in the browser.</a> {}</p>\n<table><tr><th>table</th><th>rows</th><th>kind</th><th>cone search</th></tr>\n\
-         {rows}</table>\n<p><code>/tap</code> is a service of the Table Access Protocol, for TOPCAT, pyvo and others; \
+         <body><h1>Meridian</h1>\n<p>{}</p>\n<table><tr><th>table</th><th>rows</th><th>kind</th><th>cone search</th></tr>\n\
+         {rows}</table>\n<p><a href=\"editor\">Write queries in the browser.</a></p>\n<p><code>/tap</code> is a service of the Table Access Protocol, for TOPCAT, pyvo and others; \
          <a href=\"/tap/examples\">/tap/examples</a> has queries to begin with. <a href=\"/queries\">/queries</a> lists the queries.</p>\n<p>Add RESPONSEFORMAT=votable (the default), votable/td, csv, tsv or json; RA, DEC and SR are in degrees. \
          A list of positions is searched by POST.</p></body></html>\n",
         sql_hint(&state.shared),

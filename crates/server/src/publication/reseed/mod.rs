@@ -130,9 +130,8 @@ pub async fn reseed(
         scratch: &scratch,
         request,
     };
-    let done = run
-        .run(&mut turn, begun.count.cast_signed(), &mut report)
-        .await;
+    let last = begun.count.cast_signed();
+    let done = Box::pin(run.run(&mut turn, last, &mut report)).await;
     // Whatever went wrong, the catalog says what is to be done.
     let settled = settle(catalog, database, Some(&mut turn)).await;
     drop(lock);
@@ -182,7 +181,7 @@ impl Run<'_> {
         let progress = Arc::new(Progress::default());
         let mut new =
             Replacement::begin(catalog.data_dir(), database.name(), &names, progress).await?;
-        let shown = self.show(&mut new, turn, report).await;
+        let shown = Box::pin(self.show(&mut new, turn, report)).await;
         let is_shown = shown.is_ok()
             || matches!(releases(catalog, database.name()).await, Ok(number) if number == report.release);
         if !is_shown {
