@@ -27,7 +27,7 @@ from meridian_apdb import AlertDatabase, AlertError, Conflict, InvalidRequest, N
 import private_postgres  # noqa: E402
 from alert_model import Model, rows_of  # noqa: E402
 from meridian_cli import Meridian  # noqa: E402
-from serving import Server, serving  # noqa: E402
+from serving import Server, serving, wait_until  # noqa: E402
 
 SCHEMA = ROOT / "tests" / "level1" / "schema.yaml"
 STORES = ["sqlite", "postgres"]
@@ -326,11 +326,21 @@ def test_killed_servers_lose_nothing(meridian: Meridian, tmp_path: Path, store: 
         for thread in threads:
             thread.start()
         rng = random.Random(3)
-        for _ in range(KILLS):
+
+        def wait_for_visits(count: int) -> None:
+            def are_stored() -> bool:
+                return bool(failures) or all(len(acknowledged.get(detector, [])) > count for detector in range(1, 5))
+
+            wait_until(are_stored, 120, f"each detector has stored more than {count} visits")
+
+        for kills in range(KILLS):
+            # However slow the machine is, something is stored between two kills.
+            wait_for_visits(kills)
             time.sleep(rng.uniform(0.05, 0.6))
             server.process.send_signal(signal.SIGKILL)
             server.process.wait()
             server = Server(meridian, tmp_path, *options)
+        wait_for_visits(KILLS)
         stop.set()
         for thread in threads:
             thread.join()
