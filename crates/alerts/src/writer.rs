@@ -139,7 +139,7 @@ impl Writer {
         }
         let outcomes = match committed {
             Ok(outcomes) => outcomes,
-            Err(AlertsError::Storage(failure)) if jobs.len() > 1 => {
+            Err(AlertsError::Storage(failure)) if jobs.len() > 1 && !is_of_connection(&failure) => {
                 // One of them may be at fault: the others need not fail with it.
                 info!(database = self.name, error = %failure, "operations are committed one by one");
                 self.connection = None;
@@ -228,6 +228,18 @@ impl Writer {
                 .unwrap_or_else(PoisonError::into_inner) = Arc::new(definition);
         }
         Ok(outcomes)
+    }
+}
+
+/// Whether the database is at fault, and no operation: each of them would wait for it anew.
+fn is_of_connection(failure: &sqlx::Error) -> bool {
+    match failure {
+        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::WorkerCrashed => true,
+        // Classes of PostgreSQL: the connection failed, the server ends or begins.
+        sqlx::Error::Database(error) => {
+            (error.code()).is_some_and(|code| code.starts_with("08") || code.starts_with("57P"))
+        }
+        _ => false,
     }
 }
 

@@ -3,6 +3,7 @@
 //! A statement works on many rows at a time: `{rows}` in it stands for a table of values, which each database is given in the way that is
 //! fast there (several rows of parameters, or arrays). It is used as `WITH r(a, b) AS ({rows}) ...`.
 
+mod hosts;
 mod postgres;
 mod sqlite;
 

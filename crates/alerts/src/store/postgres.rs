@@ -1,24 +1,31 @@
 //! PostgreSQL: a schema of a database, written into by the one server that holds its advisory lock.
 
 use std::ops::DerefMut;
-use std::str::FromStr;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::TryStreamExt;
+use futures::future::BoxFuture;
+use futures::{FutureExt, TryStreamExt};
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgPoolOptions};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, PgPool, Postgres, Row};
 use tokio::time::{Instant, sleep};
 
+use super::hosts::{Hosts, takes_changes};
 use super::{
     Connection, Kind, LONGEST_TURN, ROWS, Store, StoreTurn, TURN_LOOK, Values, count_found, first,
 };
 use crate::error::{AlertsError, Result};
 
 const READERS: u32 = 8;
+const IS_PRIMARY: &str = "SELECT NOT pg_is_in_recovery()";
+/// How long a reader waits for a connection before another server is tried, where there are several.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Every statement here looks a few given rows up in an index. Without statistics, or with those of an hour ago, PostgreSQL may take the
 /// whole table instead.
-const OF_SESSIONS: [(&str, &str); 3] = [
+const OF_SESSIONS: [(&str, &str); 4] = [
+    // What is acknowledged is on the disk of the standby as well, where the server names one, whatever its configuration says of others.
+    ("synchronous_commit", "on"),
     ("enable_seqscan", "off"),
     ("enable_hashjoin", "off"),
     ("enable_mergejoin", "off"),
@@ -29,7 +36,7 @@ const OF_SESSIONS: [(&str, &str); 3] = [
 pub(crate) struct PostgresStore {
     name: String,
     schema: String,
-    options: PgConnectOptions,
+    hosts: Hosts,
     readers: PgPool,
 }
 
@@ -37,19 +44,57 @@ impl PostgresStore {
     /// Of a database at a URL. The schema is made if it is not there.
     pub(crate) async fn open(name: &str, url: &str) -> Result<Self> {
         let schema = format!("meridian_{}", name.to_lowercase());
-        let options = PgConnectOptions::from_str(url)?
-            .application_name("meridian")
-            .options(OF_SESSIONS)
-            .options([("search_path", schema.as_str())])
-            .statement_cache_capacity(500);
+        let hosts = Hosts::of(url, |options| {
+            options
+                .application_name("meridian")
+                .options(OF_SESSIONS)
+                .options([("search_path", schema.as_str())])
+                .statement_cache_capacity(500)
+        })?;
+        let mut pool = PgPoolOptions::new().max_connections(READERS);
+        if hosts.are_several() {
+            // What is read of a server that has become a standby would be of the past.
+            pool = pool
+                .test_before_acquire(false)
+                .acquire_timeout(ACQUIRE_TIMEOUT)
+                .before_acquire(|connection, _| Box::pin(takes_changes(connection)));
+        }
         Ok(Self {
             name: name.to_owned(),
-            readers: PgPoolOptions::new()
-                .max_connections(READERS)
-                .connect_lazy_with(options.clone()),
-            options,
+            readers: pool.connect_lazy_with(hosts.present()),
+            hosts,
             schema,
         })
+    }
+}
+
+impl PostgresStore {
+    /// What `get` gets of the readers' connections, at the server that takes what is stored: what is read of a standby may be of the past.
+    async fn at_primary<C>(
+        &self,
+        get: impl Fn() -> BoxFuture<'static, sqlx::Result<C>> + Send + Sync,
+    ) -> Result<C>
+    where
+        C: DerefMut<Target = PgConnection> + Send,
+    {
+        if !self.hosts.are_several() {
+            return Ok(get().await?);
+        }
+        if let Ok(mut found) = get().await
+            && matches!(is_so(&mut found, IS_PRIMARY.to_owned()).await, Ok(true))
+        {
+            return Ok(found);
+        }
+        // Another one may have taken its place. Connections to it that are kept are given up as they are found.
+        self.hosts.connect().await?;
+        self.readers.set_connect_options(self.hosts.present());
+        let mut found = get().await?;
+        match is_so(&mut found, IS_PRIMARY.to_owned()).await? {
+            true => Ok(found),
+            false => Err(AlertsError::Storage(sqlx::Error::Io(
+                std::io::Error::other("the PostgreSQL server has become a standby just now"),
+            ))),
+        }
     }
 }
 
@@ -75,7 +120,7 @@ pub(crate) async fn open_foreign(options: PgConnectOptions) -> Result<Box<dyn Co
 #[async_trait]
 impl Store for PostgresStore {
     async fn writer(&self) -> Result<Box<dyn Connection>> {
-        let mut connection = self.options.connect().await?;
+        let mut connection = self.hosts.connect().await?;
         let lock = format!("SELECT pg_try_advisory_lock({})", self.key(WRITER));
         if !is_so(&mut connection, lock).await? {
             let name = self.name.clone();
@@ -90,16 +135,27 @@ impl Store for PostgresStore {
     }
 
     async fn reader(&self) -> Result<Box<dyn Connection>> {
-        Ok(Box::new(Handle(self.readers.acquire().await?)))
+        let readers = self.readers.clone();
+        let get = move || {
+            let readers = readers.clone();
+            async move { readers.acquire().await }.boxed()
+        };
+        Ok(Box::new(Handle(self.at_primary(get).await?)))
     }
 
     async fn snapshot(&self) -> Result<Box<dyn Connection>> {
         let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-        Ok(Box::new(Handle(self.readers.begin_with(begin).await?)))
+        let readers = self.readers.clone();
+        let get = move || {
+            let readers = readers.clone();
+            async move { readers.begin_with(begin).await }.boxed()
+        };
+        let transaction = self.at_primary(get).await?;
+        Ok(Box::new(Handle(transaction)))
     }
 
     async fn turn(&self) -> Result<Box<dyn StoreTurn>> {
-        let mut connection = self.options.connect().await?;
+        let mut connection = self.hosts.connect().await?;
         let lock = format!("SELECT pg_try_advisory_lock({})", self.key(TURN));
         let give_up = Instant::now() + LONGEST_TURN;
         while !is_so(&mut connection, lock.clone()).await? {
