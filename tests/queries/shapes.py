@@ -78,6 +78,11 @@ GROUPS = [
     Case("distinct in a region", f"SELECT DISTINCT name FROM Object WHERE {IN_CIRCLE}"),
     Case("distinct in the order of expressions", "SELECT DISTINCT flags % 7, flags % 3 + 1 AS f FROM Object ORDER BY (flags % 3) + 1 DESC, flags % 7", ordered=True),
     Case("distinct groups in the order of an aggregate", "SELECT DISTINCT count(*) FROM Source GROUP BY filterId ORDER BY count(*)", ordered=True),
+    Case(
+        "some distinct values of rows that a window function has sorted",
+        "SELECT count(*) FROM (SELECT DISTINCT flags FROM (SELECT flags, lag(objectId) OVER (PARTITION BY flags ORDER BY objectId) AS b FROM Object) w"
+        " WHERE b IS NULL LIMIT 2) d",
+    ),
     Case("distinct of the key of the child", "SELECT count(*) FROM (SELECT DISTINCT objectId FROM Source) d"),
 ]
 

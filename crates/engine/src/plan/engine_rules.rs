@@ -11,6 +11,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 
 use super::bound_top_groups::BoundTopGroups;
 use super::distinct_members;
+use super::drop_group_limits::DropGroupLimits;
 use super::push_filters::PushFilters;
 
 pub(crate) type Rules = Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>;
@@ -24,6 +25,7 @@ pub(crate) fn engine_rules() -> Result<Rules> {
     PushFilters::guard(&mut rules)?;
     BoundTopGroups::guard(&mut rules)?;
     distinct_members::insert(&mut rules)?;
+    rules.push(Arc::new(DropGroupLimits));
     Ok(rules)
 }
 

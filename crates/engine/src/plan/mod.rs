@@ -14,6 +14,7 @@ mod crossmatch_locality;
 mod cut_chunk_phases;
 mod cut_pieces;
 mod distinct_members;
+mod drop_group_limits;
 mod engine_rules;
 mod group_by_chunk;
 mod join_locality;
