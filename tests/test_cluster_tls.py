@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import re
+import shutil
 import socket
 import ssl
 import subprocess
@@ -292,7 +293,9 @@ def test_in_tls_other_machines_may_connect(meridian: Meridian, cluster: Cluster,
     authority = certificates(cluster)
     worker = ("worker", "--join", cluster.address, "--data", tmp_path / "w", "--cluster-tls", authority / "w0", "--listen", "0.0.0.0:0")
     assert "--advertise" in said(meridian, *worker)
-    with serving(meridian, cluster.data, "--cluster", "0.0.0.0:0", "--cluster-tls", authority / "front-end") as server:
+    # With its catalog in SQLite a data directory has one front end.
+    other = Path(shutil.copytree(cluster.data, tmp_path / "other"))
+    with serving(meridian, other, "--cluster", "0.0.0.0:0", "--cluster-tls", authority / "front-end") as server:
         wait_until(lambda: "Workers join at 0.0.0.0:" in "\n".join(server.said), 30, "it listens")
         assert "--cluster-tls DIR" in "\n".join(server.said)
 
