@@ -1,4 +1,4 @@
-//! Subqueries beside the same subqueries asked for one row after the other, with the row's values written into them.
+//! Subqueries beside the same subqueries asked for by themselves, one row outside after the other, with the row's values written into them.
 
 use std::sync::Arc;
 
@@ -122,41 +122,75 @@ fn correlated(subquery: &str) -> String {
     subquery.replace("{x}", "o.x").replace("{k}", "o.k")
 }
 
-/// What an expression with a subquery gives for each of the rows outside, which are there as often as `times` says.
-async fn one_by_one(context: &SessionContext, expression: &str, times: usize) -> Vec<String> {
+/// What an expression with a subquery is, by the rows that the subquery has by itself.
+type Meaning = fn(&[String]) -> String;
+
+fn first(rows: &[String]) -> String {
+    // NULL is an empty text, and so is the value of no rows.
+    rows.first().cloned().unwrap_or_default()
+}
+
+fn are_some(rows: &[String]) -> String {
+    (!rows.is_empty()).to_string()
+}
+
+fn are_none(rows: &[String]) -> String {
+    rows.is_empty().to_string()
+}
+
+fn first_is_above_two(rows: &[String]) -> String {
+    first(rows)
+        .parse()
+        .is_ok_and(|value: i64| value > 2)
+        .to_string()
+}
+
+fn have_one(rows: &[String]) -> String {
+    rows.iter().any(|row| row == "1").to_string()
+}
+
+/// What a subquery means for each of the rows outside, asked for one after the other.
+async fn one_by_one(
+    context: &SessionContext,
+    subquery: &str,
+    meaning: Meaning,
+) -> Vec<(i64, String)> {
     let mut found = Vec::new();
     for (id, x, k) in OUTER {
-        let asked = format!("SELECT {}", for_row(expression, x, k));
-        let value = rows(context, &asked).await;
-        found.extend(std::iter::repeat_n(format!("{id},{}", value[0]), times));
+        let asked = for_row(subquery, x, k);
+        found.push((id, meaning(&rows(context, &asked).await)));
     }
-    found.sort();
     found
 }
 
 #[tokio::test]
 async fn each_row_has_its_own_value() {
     let context = context().await;
-    let scalar = VALUES.iter().map(|subquery| format!("({subquery})"));
-    let exists = ROWS.iter().map(|subquery| format!("EXISTS ({subquery})"));
-    let negated = ROWS
-        .iter()
-        .map(|subquery| format!("NOT EXISTS ({subquery})"));
-    for expression in scalar.chain(exists).chain(negated) {
-        for (table, times) in [("t", 1), ("twice", 2)] {
-            let expected = one_by_one(&context, &expression, times).await;
-            let asked = correlated(&expression);
-            let as_item = format!("SELECT o.id, {asked} FROM {table} o");
-            assert_eq!(rows(&context, &as_item).await, expected, "{as_item}");
-            let twice = format!(
-                "SELECT o.id, {asked} AS a, {asked} AS b FROM (SELECT * FROM {table} WHERE id > 1) o"
-            );
-            let pairs = expected.iter().filter_map(|row| {
-                let (id, value) = row.split_once(',')?;
-                (id != "1").then(|| format!("{id},{value},{value}"))
-            });
-            let pairs: Vec<_> = pairs.collect();
-            assert_eq!(rows(&context, &twice).await, pairs, "{twice}");
+    let forms: [(&str, &[&str], Meaning); 3] = [
+        ("({})", VALUES, first),
+        ("EXISTS ({})", ROWS, are_some),
+        ("NOT EXISTS ({})", ROWS, are_none),
+    ];
+    for (form, subqueries, meaning) in forms {
+        for subquery in subqueries {
+            let values = one_by_one(&context, subquery, meaning).await;
+            let asked = correlated(&form.replace("{}", subquery));
+            for (table, times) in [("t", 1), ("twice", 2)] {
+                let of_row = |(id, value): &(i64, String)| {
+                    std::iter::repeat_n(format!("{id},{value}"), times)
+                };
+                let expected: Vec<String> = values.iter().flat_map(of_row).collect();
+                let as_item = format!("SELECT o.id, {asked} FROM {table} o");
+                assert_eq!(rows(&context, &as_item).await, expected, "{as_item}");
+                let twice = format!(
+                    "SELECT o.id, {asked} AS a, {asked} AS b FROM (SELECT * FROM {table} WHERE id > 1) o"
+                );
+                let of_row = |(id, value): &(i64, String)| {
+                    std::iter::repeat_n(format!("{id},{value},{value}"), times)
+                };
+                let pairs: Vec<String> = values[1..].iter().flat_map(of_row).collect();
+                assert_eq!(rows(&context, &twice).await, pairs, "{twice}");
+            }
         }
     }
 }
@@ -164,31 +198,31 @@ async fn each_row_has_its_own_value() {
 #[tokio::test]
 async fn conditions_hold_for_their_rows_alone() {
     let context = context().await;
-    let scalar = VALUES.iter().map(|subquery| format!("({subquery}) > 2"));
-    let exists = ROWS.iter().map(|subquery| format!("EXISTS ({subquery})"));
-    let negated = ROWS
-        .iter()
-        .map(|subquery| format!("NOT EXISTS ({subquery})"));
-    let among = ROWS.iter().chain(VALUES);
-    let among = among.map(|subquery| format!("1 IN ({subquery})"));
-    for expression in scalar.chain(exists).chain(negated).chain(among) {
-        for condition in [
-            expression.clone(),
-            format!("o.id < 5 AND {expression}"),
-            format!("o.id = 6 OR {expression}"),
-        ] {
-            let mut expected = Vec::new();
-            for (id, x, k) in OUTER {
-                let asked = for_row(&condition, x, k).replace("o.id", &id.to_string());
-                if !rows(&context, &format!("SELECT 1 WHERE {asked}"))
-                    .await
-                    .is_empty()
-                {
-                    expected.push(id.to_string());
-                }
+    let forms: [(&str, &[&str], Meaning); 5] = [
+        ("({}) > 2", VALUES, first_is_above_two),
+        ("EXISTS ({})", ROWS, are_some),
+        ("NOT EXISTS ({})", ROWS, are_none),
+        ("1 IN ({})", ROWS, have_one),
+        ("1 IN ({})", VALUES, have_one),
+    ];
+    let conditions: [(&str, fn(i64, bool) -> bool); 3] = [
+        ("{}", |_, holds| holds),
+        ("o.id < 5 AND {}", |id, holds| id < 5 && holds),
+        ("o.id = 6 OR {}", |id, holds| id == 6 || holds),
+    ];
+    for (form, subqueries, meaning) in forms {
+        for subquery in subqueries {
+            let values = one_by_one(&context, subquery, meaning).await;
+            let expression = form.replace("{}", subquery);
+            for (condition, keeps) in conditions {
+                let kept = values
+                    .iter()
+                    .filter(|(id, value)| keeps(*id, value == "true"));
+                let expected: Vec<String> = kept.map(|(id, _)| id.to_string()).collect();
+                let condition = correlated(&condition.replace("{}", &expression));
+                let asked = format!("SELECT o.id FROM t o WHERE {condition}");
+                assert_eq!(rows(&context, &asked).await, expected, "{asked}");
             }
-            let asked = format!("SELECT o.id FROM t o WHERE {}", correlated(&condition));
-            assert_eq!(rows(&context, &asked).await, expected, "{asked}");
         }
     }
 }
