@@ -83,6 +83,8 @@ GROUPS = [
         "SELECT count(*) FROM (SELECT DISTINCT flags FROM (SELECT flags, lag(objectId) OVER (PARTITION BY flags ORDER BY objectId) AS b FROM Object) w"
         " WHERE b IS NULL LIMIT 2) d",
     ),
+    Case("a constant among rows that are chosen by it", "SELECT count(*) FROM Object WHERE 2 IN (SELECT filterId FROM Source WHERE filterId = 2) AND decl_PS > 80"),
+    Case("a constant beside a column that equals it", "SELECT count(*) FROM (SELECT 2 AS c, filterId FROM Source WHERE filterId = 2) s WHERE c = filterId"),
     Case("distinct of the key of the child", "SELECT count(*) FROM (SELECT DISTINCT objectId FROM Source) d"),
 ]
 

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{Expr, Extension, Filter, LogicalPlan};
+use datafusion::logical_expr::{
+    BinaryExpr, Expr, Extension, Filter, LogicalPlan, Operator, binary_expr,
+};
 use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 use sql::rules::{DistinctWindows, JoinSubqueries, KeepListsApart, RecogniseGeometry};
 
@@ -73,7 +75,7 @@ impl OptimizerRule for PushProbeFilters {
         let mut conditions = Vec::new();
         match filtered_crossmatch(&plan, &mut conditions) {
             Some(node) if !conditions.is_empty() => push(node, conditions, &plan),
-            _ => self.rule.rewrite(plan, config),
+            _ => self.rule.rewrite(with_constants_right(plan)?, config),
         }
     }
 }
@@ -85,6 +87,37 @@ fn is_above_total(plan: &LogicalPlan) -> bool {
         return false;
     };
     matches!(filter.input.as_ref(), LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty())
+}
+
+fn is_equality_or_bound(op: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, Lt, LtEq};
+    matches!(op, Eq | Gt | GtEq | Lt | LtEq)
+}
+
+/// Filters whose comparisons have constants on the right. DataFusion's rule takes equalities of a column with constants for a contradiction
+/// unless they are written alike, as `k = 1` and `1 = k` are not, and of bounds that are not it may keep the wider one.
+fn with_constants_right(plan: LogicalPlan) -> datafusion::common::Result<LogicalPlan> {
+    let LogicalPlan::Filter(filter) = plan else {
+        return Ok(plan);
+    };
+    let input = with_constants_right(Arc::unwrap_or_clone(filter.input))?;
+    let predicate = filter.predicate.transform_up(|expr| {
+        Ok(match expr {
+            Expr::BinaryExpr(BinaryExpr { left, op, right })
+                if is_equality_or_bound(op)
+                    && left.as_literal().is_some()
+                    && right.as_literal().is_none() =>
+            {
+                match op.swap() {
+                    Some(swapped) => Transformed::yes(binary_expr(*right, swapped, *left)),
+                    None => Transformed::no(binary_expr(*left, op, *right)),
+                }
+            }
+            other => Transformed::no(other),
+        })
+    });
+    let filter = Filter::try_new(predicate.data()?, Arc::new(input))?;
+    Ok(LogicalPlan::Filter(filter))
 }
 
 /// The crossmatch that stands below filters and nothing else, and their conditions.
