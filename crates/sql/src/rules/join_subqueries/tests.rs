@@ -125,6 +125,9 @@ fn correlated(subquery: &str) -> String {
 /// What an expression with a subquery is, by the rows that the subquery has by itself.
 type Meaning = fn(&[String]) -> String;
 
+/// Whether a row outside of this number is kept, by whether an expression holds for it.
+type Keeps = fn(i64, bool) -> bool;
+
 fn first(rows: &[String]) -> String {
     // NULL is an empty text, and so is the value of no rows.
     rows.first().cloned().unwrap_or_default()
@@ -205,7 +208,7 @@ async fn conditions_hold_for_their_rows_alone() {
         ("1 IN ({})", ROWS, have_one),
         ("1 IN ({})", VALUES, have_one),
     ];
-    let conditions: [(&str, fn(i64, bool) -> bool); 3] = [
+    let conditions: [(&str, Keeps); 3] = [
         ("{}", |_, holds| holds),
         ("o.id < 5 AND {}", |id, holds| id < 5 && holds),
         ("o.id = 6 OR {}", |id, holds| id == 6 || holds),
