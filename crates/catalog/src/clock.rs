@@ -1,6 +1,16 @@
-//! The time of day, as the catalog writes it down.
+//! The time of day, as the catalog writes it down, and the time by which leases run out.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// The time since the machine was started. It goes on while the process is stopped or the machine sleeps.
+pub fn since_boot() -> Duration {
+    let now = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
+    let nanoseconds = u32::try_from(now.tv_nsec).unwrap_or_default();
+    Duration::new(seconds, nanoseconds)
+}
 
 /// Now, in UTC, as ISO 8601 to the second: `2031-05-07T23:59:00Z`.
 pub fn utc_now() -> String {

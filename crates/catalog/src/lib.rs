@@ -41,7 +41,7 @@ mod view;
 
 pub use access::{make_directories, writable_file};
 pub use catalog::{Append, Catalog, ChangedView, NewColumns, Publication, Superseded};
-pub use clock::{utc_now, utc_text};
+pub use clock::{since_boot, utc_now, utc_text};
 pub use column::{Column, ColumnType};
 pub use copy::{CATALOG_FILE, copy_database};
 pub use error::{CatalogError, UNKNOWN_LOAD};

@@ -8,8 +8,8 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use catalog::since_boot;
 use engine::EngineError;
-use rustix::time::{ClockId, clock_gettime};
 use tokio_util::sync::CancellationToken;
 
 use crate::registry::lock;
@@ -26,14 +26,14 @@ pub(crate) const BEAT: Duration = Duration::from_secs(2);
 pub(crate) struct Lease {
     /// The number of the front end's row.
     pub front_end: u64,
-    /// Until when it holds, by [`elapsed`].
+    /// Until when it holds, by [`since_boot`].
     until: Mutex<Duration>,
     /// Cancelled when it is lost.
     pub lost: CancellationToken,
 }
 
 impl Lease {
-    /// A lease that was asked for at a moment, by [`elapsed`].
+    /// A lease that was asked for at a moment, by [`since_boot`].
     pub(crate) fn new(front_end: u64, asked: Duration) -> Self {
         Self {
             front_end,
@@ -49,7 +49,7 @@ impl Lease {
 
     /// Whether nobody can have taken the queries over. Once it is lost it stays so.
     pub(crate) fn holds(&self) -> bool {
-        if elapsed() >= *lock(&self.until) {
+        if since_boot() >= *lock(&self.until) {
             self.lost.cancel();
         }
         !self.lost.is_cancelled()
@@ -66,26 +66,18 @@ impl Lease {
     }
 }
 
-/// The time since the machine was started.
-pub(crate) fn elapsed() -> Duration {
-    let now = clock_gettime(ClockId::Boottime);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
-    let nanoseconds = u32::try_from(now.tv_nsec).unwrap_or_default();
-    Duration::new(seconds, nanoseconds)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_lease_holds_until_it_is_not_renewed_or_lost() {
-        let lease = Lease::new(7, elapsed());
-        lease.renewed(elapsed());
+        let lease = Lease::new(7, since_boot());
+        lease.renewed(since_boot());
         assert!(lease.holds() && lease.expect_held().is_ok());
-        lease.renewed(elapsed().saturating_sub(BELIEVED));
+        lease.renewed(since_boot().saturating_sub(BELIEVED));
         assert!(!lease.holds() && lease.expect_held().is_err());
-        lease.renewed(elapsed());
+        lease.renewed(since_boot());
         assert!(!lease.holds(), "what is lost does not come back");
         assert!(lease.lost.is_cancelled());
     }

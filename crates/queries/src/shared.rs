@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
-use catalog::{CatalogError, SharedDatabase};
+use catalog::{CatalogError, SharedDatabase, since_boot};
 use engine::{EngineError, QueryState};
 use sql::ErrorCode;
 use sqlx::postgres::PgRow;
@@ -17,7 +17,7 @@ use sqlx::{PgConnection, PgPool, Row};
 
 use crate::QueryError;
 use crate::database::{COLUMNS, Database, bound, record};
-use crate::lease::{Lease, TERM, elapsed};
+use crate::lease::{Lease, TERM};
 use crate::record::{QueryRecord, now};
 use crate::registry::lock;
 
@@ -105,7 +105,7 @@ pub(crate) struct SharedQueries {
 pub(crate) struct Known {
     /// All changes up to this one.
     changes: i64,
-    /// When the database was last asked, by [`elapsed`].
+    /// When the database was last asked, by [`since_boot`].
     pub asked: Duration,
 }
 
@@ -177,7 +177,7 @@ impl SharedQueries {
 
     /// Renews the lease; `false` if somebody has ended it.
     pub(crate) async fn renew(&self, lease: &Lease) -> Result<bool, QueryError> {
-        let (asked, front_end) = (elapsed(), lease.front_end as i64);
+        let (asked, front_end) = (since_boot(), lease.front_end as i64);
         let renew = move |pool: PgPool| async move {
             let renewed = "UPDATE query_front_ends SET expires_at = now() + make_interval(secs => $2) WHERE id = $1";
             let renewed = sqlx::query(renewed).bind(front_end).bind(TERM);
@@ -331,7 +331,7 @@ pub(crate) async fn insert(
 
 /// What has changed since the last look.
 pub(crate) async fn changes(pool: &PgPool, known: &mut Known) -> Result<Changes, sqlx::Error> {
-    let asked = elapsed();
+    let asked = since_boot();
     let is_all = known.changes == 0 || asked.saturating_sub(known.asked) > FORGETFUL;
     let since = if is_all { 0 } else { known.changes };
     let rows = sqlx::query(CHANGES).bind(since).fetch_all(pool).await?;
@@ -503,7 +503,7 @@ async fn version_in(connection: &mut PgConnection) -> Result<Option<i64>, sqlx::
 }
 
 async fn join(database: &SharedDatabase) -> Result<Lease, QueryError> {
-    let asked = elapsed();
+    let asked = since_boot();
     let join = |pool: PgPool| async move {
         sqlx::query_scalar::<_, i64>(
             "INSERT INTO query_front_ends (name, expires_at) VALUES ($1, now() + make_interval(secs => $2)) RETURNING id",

@@ -1,6 +1,7 @@
 //! What a front end does with the queries that several share: it learns of those of the others, ends and removes them for their users,
 //! takes over those of front ends that are gone, and gives its own up when it was out of touch with the list.
 
+use catalog::since_boot;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use sqlx::PgPool;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::lease::{BEAT, Lease, elapsed};
+use crate::lease::{BEAT, Lease};
 use crate::query::{Place, Query};
 use crate::record::QueryRecord;
 use crate::registry::lock;
@@ -38,7 +39,7 @@ impl QueryService {
         let Some(shared) = self.registry.shared() else {
             return Ok(());
         };
-        let (service, asked) = (Arc::clone(self), elapsed());
+        let (service, asked) = (Arc::clone(self), since_boot());
         let learn = move |pool: PgPool| async move { service.learn(&pool, asked).await };
         Ok(shared.database.run(learn).await?)
     }
@@ -51,7 +52,7 @@ impl QueryService {
         let Some(shared) = self.registry.shared() else {
             return Ok(());
         };
-        let (service, asked) = (Arc::clone(self), elapsed());
+        let (service, asked) = (Arc::clone(self), since_boot());
         let learn = move |pool: PgPool| async move { service.learn(&pool, asked).await };
         Ok(shared.database.block(learn)?)
     }

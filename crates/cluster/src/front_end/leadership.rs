@@ -13,7 +13,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
+use catalog::since_boot;
 
 use super::lock;
 
@@ -43,7 +43,7 @@ enum Lease {
     Alone { epoch: u64 },
     /// Another front end leads, or nobody.
     None,
-    /// Until a time by [`elapsed`].
+    /// Until a time by [`since_boot`].
     Held { epoch: u64, until: Duration },
 }
 
@@ -66,7 +66,7 @@ impl Leadership {
 
     /// The epoch in which this front end leads; `None` if it does not.
     pub fn epoch(&self) -> Option<u64> {
-        self.epoch_at(elapsed())
+        self.epoch_at(since_boot())
     }
 
     fn epoch_at(&self, now: Duration) -> Option<u64> {
@@ -97,7 +97,7 @@ impl Leadership {
         lock(&self.state).heard
     }
 
-    /// Notes that the lease of an epoch was taken or renewed, which was asked for at a time by [`elapsed`].
+    /// Notes that the lease of an epoch was taken or renewed, which was asked for at a time by [`since_boot`].
     pub fn hold(&self, epoch: u64, asked: Duration) {
         lock(&self.state).lease = Lease::Held {
             epoch,
@@ -109,14 +109,6 @@ impl Leadership {
     pub fn lose(&self) {
         lock(&self.state).lease = Lease::None;
     }
-}
-
-/// The time since the machine was started.
-pub(super) fn elapsed() -> Duration {
-    let now = clock_gettime(ClockId::Boottime);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
-    let nanoseconds = u32::try_from(now.tv_nsec).unwrap_or_default();
-    Duration::new(seconds, nanoseconds)
 }
 
 #[cfg(test)]

@@ -5,11 +5,10 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
-use catalog::SharedDatabase;
+use catalog::{SharedDatabase, since_boot};
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
-use super::leadership::elapsed;
 use super::members::SILENT_AFTER;
 use super::routes::ClientError;
 use super::settings::Settings;
@@ -113,7 +112,7 @@ impl FrontEnd {
     }
 
     async fn beat(&self, several: &Several) -> Result<(), ClusterError> {
-        let (asked, before) = (elapsed(), self.leadership.epoch());
+        let (asked, before) = (since_boot(), self.leadership.epoch());
         let changes = lock(&several.known).changes;
         // One that no worker reaches leaves it to others.
         let may_lead = self.has_settled() && !self.members.live().is_empty();
@@ -200,9 +199,9 @@ impl FrontEnd {
     /// Has workers report anew after the process was stopped or the machine slept: all of them would be taken for lost.
     pub(super) async fn notice_sleep(&self) {
         loop {
-            let before = elapsed();
+            let before = since_boot();
             sleep(NOTICE).await;
-            let slept = elapsed().saturating_sub(before);
+            let slept = since_boot().saturating_sub(before);
             if slept > SILENT_AFTER {
                 warn!(
                     seconds = slept.as_secs(),
