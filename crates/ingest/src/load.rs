@@ -214,6 +214,17 @@ pub(crate) struct WrittenLoad {
 }
 
 impl WrittenLoad {
+    /// A table that it is to replace as children find it then, whose only part it is.
+    pub(crate) fn as_director(&self, old: &Table, load: LoadId) -> (Table, Vec<Chunk>) {
+        let mut table = old.clone();
+        table.placement = load;
+        table.parts.truncate(1);
+        for part in &mut table.parts {
+            part.load = load;
+        }
+        (table, self.outcome.chunks.clone())
+    }
+
     /// What is published of the part.
     pub(crate) fn contents<'a>(&'a self, source: &'a str) -> PartContents<'a> {
         let counts = &self.outcome.counts;

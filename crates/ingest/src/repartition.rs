@@ -192,13 +192,7 @@ impl RepartitionedLoad {
     /// The table as children find it: with the new load.
     fn as_director(&self) -> Option<(Table, Vec<Chunk>)> {
         let written = self.written.as_ref()?;
-        let mut table = self.old.clone();
-        table.placement = self.transaction.load;
-        table.parts.truncate(1);
-        for part in &mut table.parts {
-            part.load = self.transaction.load;
-        }
-        Some((table, written.outcome.chunks.clone()))
+        Some(written.as_director(&self.old, self.transaction.load))
     }
 }
 
