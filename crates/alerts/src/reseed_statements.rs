@@ -1,6 +1,6 @@
 //! The statements by which a release is prepared and put in the place of what is there. Like all others they are the same for both stores.
 
-use crate::statements::{Dialect, in_dialect};
+use crate::statements::{Dialect, in_dialect, tables};
 
 /// The settings: what is being prepared, how many releases there were, and from when on users see the last one.
 pub(crate) const RESEED: &str = "reseed";
@@ -12,46 +12,36 @@ pub(crate) const SETTING: &str =
 pub(crate) const REMOVE_SETTING: &str =
     "WITH r(name) AS ({rows}) DELETE FROM settings WHERE name IN (SELECT name FROM r)";
 
-/// Tables as those of their names, whose places they take. Names of indexes are of the whole schema: they have the number of the release.
-const PREPARED_TABLES: &str = "
-CREATE TABLE latest_release (
-    htm {int} NOT NULL,
-    object {int} NOT NULL,
-    validity_start {real} NOT NULL,
-    sources {int},
-    layout {int} NOT NULL,
-    payload {bytes} NOT NULL,
-    PRIMARY KEY (htm, object)
-) {clustered};
-CREATE UNIQUE INDEX latest_object_{number} ON latest_release (object);
-CREATE TABLE objects_release (
-    object {int} NOT NULL,
-    validity_start {real} NOT NULL,
-    validity_end {real},
-    sources {int},
-    chunk {int},
-    layout {int} NOT NULL,
-    payload {bytes} NOT NULL
-) {plain};
-CREATE UNIQUE INDEX objects_version_{number} ON objects_release (object, validity_start);
-CREATE UNIQUE INDEX objects_open_{number} ON objects_release (object) WHERE validity_end IS NULL;
-CREATE INDEX objects_start_{number} ON objects_release (validity_start);
-CREATE INDEX objects_chunk_{number} ON objects_release (chunk) WHERE chunk IS NOT NULL;
-CREATE TABLE object_closes_release (
-    object {int} NOT NULL,
-    validity_start {real} NOT NULL,
-    edition {int} NOT NULL,
-    validity_end {real} NOT NULL,
-    PRIMARY KEY (object, validity_start)
-) {clustered};
-CREATE INDEX object_closes_edition_{number} ON object_closes_release (edition);
-CREATE TABLE emptied_sources_release (low {int} PRIMARY KEY, high {int} NOT NULL, ra {real}, decl {real}, radius {real}) {plain};
-CREATE TABLE visits_release (visit {int} NOT NULL, detector {int} NOT NULL, PRIMARY KEY (visit, detector)) {clustered};
-";
+/// The tables that are replaced as a whole.
+const REPLACED: [&str; 4] = ["latest", "objects", "object_closes", "emptied_sources"];
 
-/// The statements that make the tables for what is prepared of a release.
+/// The exposures of a release, which are added to those that are there.
+const VISITS: &str = "CREATE TABLE visits_release (visit {int} NOT NULL, detector {int} NOT NULL, PRIMARY KEY (visit, detector)) {clustered};";
+
+/// The statements that make the tables for what is prepared of a release: those that make the tables whose places they take, with other names.
+/// Names of indexes are of the whole schema: they get the number of the release.
 pub(crate) fn prepared_tables(dialect: Dialect, release: i64) -> String {
-    in_dialect(PREPARED_TABLES, dialect).replace("{number}", &format!("r{release}"))
+    let all = tables(dialect);
+    let lines: Vec<&str> = (all.lines())
+        .filter(|line| !line.starts_with("--"))
+        .collect();
+    let all = lines.join("\n");
+    let statements = all.split(';').map(str::trim);
+    let made = statements.filter_map(|statement| prepared(statement, release));
+    made.chain([in_dialect(VISITS, dialect)])
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// The statement that makes a table, or an index of one, for what takes the place of that table, if something does.
+fn prepared(statement: &str, release: i64) -> Option<String> {
+    REPLACED.iter().find_map(|table| {
+        if let Some(columns) = statement.strip_prefix(&format!("CREATE TABLE {table} (")) {
+            return Some(format!("CREATE TABLE {table}_release ({columns};"));
+        }
+        let (index, columns) = statement.split_once(&format!(" ON {table} ("))?;
+        Some(format!("{index}_r{release} ON {table}_release ({columns};"))
+    })
 }
 
 /// Forgets them.
@@ -125,3 +115,38 @@ DELETE FROM source_states;
 DELETE FROM object_states;
 DELETE FROM forced_withdrawals;
 ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prepared_tables_are_made_as_those_that_they_replace() {
+        for dialect in [Dialect::Sqlite, Dialect::Postgres] {
+            let made = prepared_tables(dialect, 3);
+            assert!(!made.contains('{') && !made.contains("--"), "{made}");
+            for table in REPLACED.into_iter().chain(["visits"]) {
+                let begin = format!("CREATE TABLE {table}_release (");
+                assert_eq!(made.matches(&begin).count(), 1, "{begin}");
+            }
+            assert_eq!(made.matches("CREATE TABLE").count(), 5);
+            let indexes = |text: &str, table: &str| text.matches(&format!(" ON {table} (")).count();
+            for table in REPLACED {
+                let wanted = indexes(&tables(dialect), table);
+                assert_eq!(
+                    indexes(&made, &format!("{table}_release")),
+                    wanted,
+                    "{table}"
+                );
+            }
+            assert_eq!(
+                made.matches("_r3 ON ").count(),
+                made.matches(" ON ").count()
+            );
+            assert!(
+                made.contains("CREATE UNIQUE INDEX latest_object_r3 ON latest_release (object);")
+            );
+            assert!(made.contains("WHERE chunk IS NOT NULL;"), "{made}");
+        }
+    }
+}
