@@ -232,6 +232,27 @@ async fn open_queries(config: &Config, host: Host) -> Result<Arc<QueryService>, 
     Ok(QueryService::open(&config.data, host, config.queries, scheduling).await?)
 }
 
+/// The sessions of all clients.
+fn open_sessions(
+    config: &Config,
+    archive: &Arc<Archive>,
+    tables: &Arc<ServerTables>,
+    front_end: Option<&Arc<FrontEnd>>,
+) -> Result<Arc<Sessions>, ServerError> {
+    let least = config.result_cache;
+    let results = least.map(|least| ResultCache::new(least, config.memory as u64));
+    let sessions = Sessions::new(
+        Arc::clone(archive),
+        config.threads,
+        config.memory,
+        config.spilled,
+        Arc::clone(tables) as _,
+        front_end.map(|it| it.dispatcher()),
+        results,
+    )?;
+    Ok(Arc::new(sessions))
+}
+
 /// Listeners at the endpoints that are configured.
 fn listeners_of(
     endpoints: [Option<Endpoint>; 3],
@@ -312,18 +333,7 @@ impl Server {
             Some(options) => Some(FrontEnd::bind(Arc::clone(&archive), options).await?),
             None => None,
         };
-        let least = config.result_cache;
-        let results = least.map(|least| ResultCache::new(least, config.memory as u64));
-        let sessions = Sessions::new(
-            Arc::clone(&archive),
-            config.threads,
-            config.memory,
-            config.spilled,
-            Arc::clone(&tables) as _,
-            front_end.as_ref().map(|it| it.dispatcher()),
-            results,
-        )?;
-        let sessions = Arc::new(sessions);
+        let sessions = open_sessions(&config, &archive, &tables, front_end.as_ref())?;
         let query_runtime = QueryRuntime::start(config.threads)?;
         let authenticator = Authenticator::new(
             users,

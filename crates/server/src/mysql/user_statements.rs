@@ -316,21 +316,10 @@ async fn change(users: &Users, me: &User, statement: UserStatement) -> Result<()
             users: names,
             if_exists,
         } => {
-            if names.contains(&me.name) {
-                let sentence = format!(
-                    "{0} is who you are: another administrator can drop you, or `meridian user remove {0}` on the server's machine",
-                    me.name
-                );
-                return Err(ClientError::new(ErrorCode::USER_FAILED, sentence));
-            }
-            if !if_exists {
+            if !if_exists && !names.contains(&me.name) {
                 all_are_there(&names)?;
             }
-            let names: BTreeSet<_> = names.iter().collect();
-            for name in { names }.iter().filter(|it| list.user(it).is_some()) {
-                users.remove(name).await.map_err(failed)?;
-            }
-            Ok(())
+            drop_users(users, &list, me, &names).await
         }
         UserStatement::CreateRole {
             roles,
@@ -368,6 +357,27 @@ async fn change(users: &Users, me: &User, statement: UserStatement) -> Result<()
             change_grants(users, &list, names, &grants, revoke).await
         }
     }
+}
+
+/// Removes those of some users that there are, none of whom may be `me`.
+async fn drop_users(
+    users: &Users,
+    list: &UserList,
+    me: &User,
+    names: &[String],
+) -> Result<(), ClientError> {
+    if names.contains(&me.name) {
+        let sentence = format!(
+            "{0} is who you are: another administrator can drop you, or `meridian user remove {0}` on the server's machine",
+            me.name
+        );
+        return Err(ClientError::new(ErrorCode::USER_FAILED, sentence));
+    }
+    let names: BTreeSet<_> = names.iter().collect();
+    for name in { names }.iter().filter(|it| list.user(it).is_some()) {
+        users.remove(name).await.map_err(failed)?;
+    }
+    Ok(())
 }
 
 /// What a statement grants.
