@@ -85,6 +85,13 @@ GROUPS = [
     ),
     Case("a constant among rows that are chosen by it", "SELECT count(*) FROM Object WHERE 2 IN (SELECT filterId FROM Source WHERE filterId = 2) AND decl_PS > 80"),
     Case("a constant beside a column that equals it", "SELECT count(*) FROM (SELECT 2 AS c, filterId FROM Source WHERE filterId = 2) s WHERE c = filterId"),
+    Case(
+        "values of subqueries without rows",
+        "SELECT (SELECT objectId FROM Object WHERE objectId = -5) AS v, (SELECT 1 FROM Object WHERE objectId = -5) IS NULL AS n,"
+        " COALESCE((SELECT count(*) FROM Object WHERE objectId = -5 HAVING count(*) > 1), -1) AS c",
+    ),
+    Case("a subquery without rows among conditions", "SELECT count(*) FROM Source WHERE (SELECT objectId FROM Object WHERE objectId = -5) IS NULL AND filterId = 2"),
+    Case("no row equals a subquery without rows", "SELECT count(*) FROM Source WHERE NOT (filterId = (SELECT objectId FROM Object WHERE objectId = -5))"),
     Case("distinct of the key of the child", "SELECT count(*) FROM (SELECT DISTINCT objectId FROM Source) d"),
 ]
 

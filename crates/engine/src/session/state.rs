@@ -13,8 +13,9 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use sql::Dialect;
 use sql::mysql::Operators;
 use sql::rules::{
-    ApartGroups, CheckIntegers, CompareValues, GuardValues, JsonValues, OrderComparisons,
-    PlainUsing, ProjectSubqueries, TimesAsTexts, WidenFloats, WindowOrders, WriteOutMemberships,
+    ApartGroups, CheckIntegers, CompareValues, GuardValues, JsonValues, NullableSubqueries,
+    OrderComparisons, PlainUsing, ProjectSubqueries, TimesAsTexts, WidenFloats, WindowOrders,
+    WriteOutMemberships,
 };
 
 use super::in_units::InUnits;
@@ -145,7 +146,8 @@ type PhysicalRules =
 
 /// DataFusion's analysis with ours. Before types are coerced: joins USING columns of different types become joins ON, subqueries are moved
 /// out of aggregates and sort keys, JSON values sorted as such, values made comparable as MySQL compares them, memberships written out, floats widened and integers
-/// checked. After that values are guarded, the constants of comparisons put on the right, and the columns of grouping sets told apart.
+/// checked. After that values are guarded, the constants of comparisons put on the right, the columns of grouping sets told apart,
+/// and scalar subqueries that may have no rows be NULL.
 ///
 /// # Errors
 /// This version of DataFusion has no rule that coerces types.
@@ -171,6 +173,7 @@ pub fn analyzer_rules(dialect: Dialect) -> Result<AnalyzerRules, EngineError> {
     rules.push(Arc::new(OrderComparisons));
     rules.push(Arc::new(WindowOrders));
     rules.push(Arc::new(ApartGroups));
+    rules.push(Arc::new(NullableSubqueries));
     Ok(rules)
 }
 

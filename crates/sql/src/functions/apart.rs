@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, LazyLock};
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, lit,
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility, lit,
 };
 
 /// Name of the function that returns its first argument.
@@ -43,6 +44,16 @@ impl ScalarUDFImpl for Apart {
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
         match arguments {
             [value, _] => Ok(value.clone()),
+            _ => exec_err!("{APART} takes a value and a number"),
+        }
+    }
+
+    /// That of the value, of which it is not told that it cannot be NULL.
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        match args.arg_fields {
+            [value, _] => Ok(Arc::new(
+                value.as_ref().clone().with_name(APART).with_nullable(true),
+            )),
             _ => exec_err!("{APART} takes a value and a number"),
         }
     }
