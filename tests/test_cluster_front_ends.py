@@ -11,8 +11,8 @@ import subprocess
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -39,6 +39,13 @@ SLOW = "SELECT COUNT(*), SUM(v.flux), SUM(CASE WHEN v.visit % 1000 = 0 THEN SLEE
 PLAIN = SLOW.replace("SLEEP(0.5)", "SLEEP(0)")
 
 Rows = list[tuple[object, ...]]
+
+
+def with_numbers(files: Iterable[Path]) -> Iterator[tuple[Path, int]]:
+    """Files with the numbers of their inodes, without those that were given up meanwhile."""
+    for path in files:
+        with suppress(FileNotFoundError):
+            yield path, path.stat().st_ino
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +169,7 @@ class FrontEnds:
 
     def files(self) -> dict[str, dict[Path, int]]:
         """The chunk files of each worker, each with the number of its inode: another one if it came anew."""
-        return {name: {path: path.stat().st_ino for path in worker.files()} for name, worker in self.workers.items()}
+        return {name: dict(with_numbers(worker.files())) for name, worker in self.workers.items()}
 
     def wait_until_settled(self, at: int) -> dict[str, dict[Path, int]]:
         """Waits until each file has its replicas and no worker gives anything up any more; gives the files."""
