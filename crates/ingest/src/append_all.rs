@@ -23,11 +23,12 @@ use crate::fault;
 use crate::format::columns_of;
 use crate::format::made::RowSource;
 use crate::leftovers::clean_up;
-use crate::load::{Transaction, WrittenLoad, blocking, check_existing};
+use crate::load::{Transaction, blocking, check_existing};
 use crate::partitioning::choose_partitioning;
 use crate::plan::TablePlan;
 use crate::progress::{Phase, Progress};
 use crate::request::LoadRequest;
+use crate::written_load::WrittenLoad;
 
 /// The rows of one of the tables.
 #[derive(Debug, Clone)]

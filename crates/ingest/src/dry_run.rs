@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use catalog::make_directories;
 
 use crate::error::IngestError;
-use crate::load::{Transaction, WrittenLoad};
+use crate::load::Transaction;
 use crate::pipeline::Outcome;
 use crate::position;
 use crate::report::LoadReport;
 use crate::request::LoadRequest;
 use crate::schema::schema_text;
+use crate::written_load::WrittenLoad;
 
 /// A directory that is removed when it is dropped.
 pub(crate) struct ScratchDir(PathBuf);

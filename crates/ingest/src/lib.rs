@@ -60,6 +60,7 @@ mod sort;
 mod spool;
 mod stored_rows;
 mod write;
+mod written_load;
 
 pub use append_all::{AppendAllRequest, AppendedPart, TableRows, append_all};
 pub use budget::{BytePool, DecodeBudget, DecodeLimits, PoolExhausted, Reservation};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use catalog::{
-    Append, Catalog, CatalogError, Chunk, LoadId, LoadLock, NewDatabase, PartContents, Table,
-    TableKind, TableMetadata, TableSpec, UNRATED,
+    Append, Catalog, CatalogError, Chunk, LoadId, LoadLock, NewDatabase, Table, TableKind,
+    TableMetadata, TableSpec, UNRATED,
 };
 use store::{LoadDir, Removal};
 
@@ -30,6 +30,7 @@ use crate::progress::{Phase, Progress};
 use crate::report::{LoadReport, Partitioning, upgraded_note};
 use crate::request::LoadRequest;
 use crate::spool::{Spool, any_stream};
+use crate::written_load::WrittenLoad;
 
 /// Loads a table. On an error nothing of it is visible, and its files are removed.
 ///
@@ -198,56 +199,6 @@ pub(crate) struct ReadLoad {
     rows: ReadRows,
     notes: Vec<String>,
     metadata: TableMetadata,
-}
-
-/// A load whose files are written.
-pub(crate) struct WrittenLoad {
-    pub spec: TableSpec,
-    pub partitioning: Partitioning,
-    directors: Directors,
-    pub outcome: Outcome,
-    pub notes: Vec<String>,
-    /// What the files say of the columns.
-    metadata: TableMetadata,
-    /// Kept until the table is visible, so that the next child of the director sees where this one's orphans went.
-    family: Family,
-}
-
-impl WrittenLoad {
-    /// A table that it is to replace as children find it then, whose only part it is.
-    pub(crate) fn as_director(&self, old: &Table, load: LoadId) -> (Table, Vec<Chunk>) {
-        let mut table = old.clone();
-        table.placement = load;
-        table.parts.truncate(1);
-        for part in &mut table.parts {
-            part.load = load;
-        }
-        (table, self.outcome.chunks.clone())
-    }
-
-    /// What is published of the part.
-    pub(crate) fn contents<'a>(&'a self, source: &'a str) -> PartContents<'a> {
-        let counts = &self.outcome.counts;
-        PartContents {
-            rows: self.outcome.rows,
-            bytes: self.bytes(),
-            null_keys: counts.null_keys,
-            orphan_rows: match self.spec.kind {
-                TableKind::Match => counts.unknown_left_keys + counts.unknown_right_keys,
-                _ => counts.orphan_rows,
-            },
-            source,
-            chunks: &self.outcome.chunks,
-            metadata: Some(&self.metadata),
-        }
-    }
-
-    /// Bytes of all its files.
-    fn bytes(&self) -> u64 {
-        let of_chunk = |chunk: &Chunk| chunk.bytes + chunk.overlap.map_or(0, |o| o.bytes);
-        let chunks: u64 = self.outcome.chunks.iter().map(of_chunk).sum();
-        chunks + self.outcome.index_bytes
-    }
 }
 
 impl Transaction {

@@ -22,7 +22,7 @@ use crate::fault;
 use crate::format::generated_key::KeyStart;
 use crate::format::made;
 use crate::leftovers::{clean_up, remove_load};
-use crate::load::{Transaction, WrittenLoad, blocking};
+use crate::load::{Transaction, blocking};
 use crate::partitioning::for_rows;
 use crate::place::child::ChildColumns;
 use crate::plan::{Roles, TablePlan};
@@ -31,6 +31,7 @@ use crate::progress::{Phase, Progress};
 use crate::report::Partitioning;
 use crate::request::LoadRequest;
 use crate::stored_rows::StoredRows;
+use crate::written_load::WrittenLoad;
 
 /// The request of a repartitioning.
 #[derive(Debug, Clone)]

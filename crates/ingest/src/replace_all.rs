@@ -17,11 +17,12 @@ use crate::directors::{Directors, Family, wait_for_lock};
 use crate::error::IngestError;
 use crate::fault;
 use crate::leftovers::{clean_up, remove_load};
-use crate::load::{Transaction, WrittenLoad, blocking};
+use crate::load::{Transaction, blocking};
 use crate::partitioning::choose_partitioning;
 use crate::plan::TablePlan;
 use crate::progress::{Phase, Progress};
 use crate::request::LoadRequest;
+use crate::written_load::WrittenLoad;
 
 /// Tables that are filled anew. Nothing is visible before [`Replacement::publish`]; then
 /// [`Replacement::finish`] removes what was replaced, or else [`Replacement::roll_back`] what was written.
