@@ -20,6 +20,7 @@ use datafusion::sql::sqlparser::ast::{
     Visitor, With,
 };
 
+use crate::functions::arguments;
 use crate::mysql::AGGREGATES;
 use crate::visiting::visit;
 use crate::{Dialect, ErrorCode, SqlError};
@@ -445,7 +446,18 @@ impl Checker<'_> {
 
     fn expr(&self, expr: &Expr) -> CheckResult {
         match expr {
-            Expr::Function(function) => self.function(function),
+            Expr::Function(function) => {
+                arguments::check(self.dialect, self.sql, function)?;
+                self.function(function)
+            }
+            Expr::Substring {
+                substring_from: None,
+                shorthand,
+                ..
+            } => {
+                let name = if *shorthand { "SUBSTR" } else { "SUBSTRING" };
+                Err(arguments::wrong_number(self.sql, name, (2, 3), 1))
+            }
             Expr::Cast { format, array, .. } => self.absent(
                 format.is_some() || *array,
                 "CAST with FORMAT or ARRAY",

@@ -5,6 +5,7 @@
 
 pub(crate) mod adql;
 mod apart;
+pub(crate) mod arguments;
 mod checked_sum;
 mod documented;
 mod formula;
