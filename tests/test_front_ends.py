@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from struct import unpack_from
+from urllib.parse import urlencode
 
 import pytest
 
@@ -20,6 +21,8 @@ from meridian_cli import Meridian
 from private_postgres import binaries, private_postgres
 from serving import Server, serving, wait_until
 from small_tables import load_stars_and_bands
+from test_login_over_http import cookie_of, who
+from test_login_over_http import send as send_to
 from test_submitted_queries import ENDED, NEVER_ENDS, PAIRS, ended, error, listed, rows, submit
 from test_tap import ask, rows_of, send, text_of
 from test_users import PASSWORD, must
@@ -332,6 +335,45 @@ def test_a_users_limit_counts_over_all(meridian: Meridian, data: Path) -> None:
             cursor.execute(f"CANCEL {numbers[1]}")
             cursor.execute(f"SUBMIT {PLAIN}")
             cursor.execute(f"CANCEL {numbers[0]}")
+
+
+def test_sessions_of_browsers_and_tokens_are_the_same_at_all(meridian: Meridian, data: Path) -> None:
+    """Each server had sessions of its own: a browser that a balancer sent to another one had to log in again, and stayed logged in where it had been."""
+    must(meridian, data, "add", "boss", "--admin", password=PASSWORD)
+    for name in ("ann", "bob"):
+        must(meridian, data, "add", name, password=PASSWORD)
+    with serving(meridian, data) as one, serving(meridian, data) as two:
+        servers = [one, two]
+
+        def log_in(server: Server, name: str) -> str:
+            status, _, headers = send_to(server, "/login", "POST", urlencode({"user": name, "password": PASSWORD}).encode())
+            assert status == 200
+            return cookie_of(headers)
+
+        first, second, third = log_in(one, "ann"), log_in(two, "ann"), log_in(two, "bob")
+        for server in servers:
+            assert [who(server, Cookie=cookie) for cookie in (first, second, third)] == ["ann", "ann", "bob"]
+        # Of one browser alone, and at all servers.
+        assert send_to(two, "/logout", "POST", b"", Cookie=first)[0] == 204
+        for server in servers:
+            assert [who(server, Cookie=cookie) for cookie in (first, second, third)] == [None, "ann", "bob"]
+        token = must(meridian, data, "token", "ann").split()[-1]
+        assert token.startswith("mrd_")
+        for server in servers:
+            assert who(server, Authorization=f"Bearer {token}") == "ann"
+        must(meridian, data, "token", "ann", "--revoke-all")
+        must(meridian, data, "passwd", "ann", password="another one")
+        for server in servers:
+            assert who(server, Authorization=f"Bearer {token}") is None
+            assert [who(server, Cookie=cookie) for cookie in (second, third)] == [None, "bob"]
+        must(meridian, data, "remove", "bob")
+        assert [who(server, Cookie=third) for server in servers] == [None, None]
+        last = log_in(one, "boss")
+    # It outlives the servers.
+    with serving(meridian, data) as later:
+        assert who(later, Cookie=last) == "boss"
+    assert (data / "sessions.sqlite").stat().st_mode & 0o777 == 0o600
+    assert last.split("=")[1].encode() not in (data / "sessions.sqlite").read_bytes()
 
 
 def test_queries_move_with_the_catalog(meridian: Meridian, loaded: Path, postgres: str, tmp_path: Path) -> None:

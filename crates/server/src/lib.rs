@@ -40,7 +40,7 @@ use std::time::Duration;
 
 use ::queries::scheduler::{LaneTable, SchedulerOptions};
 use ::queries::{QueryError, QueryService};
-use ::users::{DailyUsage, User, Users};
+use ::users::{DailyUsage, SessionStore, User, Users};
 use cluster::FrontEnd;
 use engine::{Archive, ConeTable, EngineError, QueryInfo, ResultCache};
 use ingest::BytePool;
@@ -58,7 +58,7 @@ use authenticator::{Authenticator, Principal};
 pub use client_error::ClientError;
 pub use config::{Config, DEFAULT_HTTP_ADDRESS, DEFAULT_MYSQL_ADDRESS};
 use connection_slots::ConnectionLimits;
-use http::{AlertDatabases, AllowedHosts, HttpState, TableRoom, UserRoutes};
+use http::{AlertDatabases, AllowedHosts, BrowserSessions, HttpState, TableRoom, UserRoutes};
 pub use http::{ServiceDescription, registry_record};
 use listener::{Endpoint, Listener, Peer};
 use metrics::{Metrics, QueryCounts};
@@ -387,7 +387,8 @@ impl Server {
         shared.metrics.poll_alerts(&alerts)?;
         let http = http.map(|listening| {
             let names = AllowedHosts::new(listening.address, &config.http_hosts);
-            Endpoint::Http(listening, UserRoutes::new(state, names).router())
+            let browsers = BrowserSessions::new(SessionStore::of(&config.data));
+            Endpoint::Http(listening, UserRoutes::new(state, names, browsers).router())
         });
         let listeners = [
             mysql.map(Endpoint::MySql),

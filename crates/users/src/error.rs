@@ -23,6 +23,17 @@ pub enum UsersError {
         /// SQLite's error.
         source: sqlx::Error,
     },
+    /// SQLite fails at the sessions of browsers.
+    #[error(
+        "the sessions of browsers in {} cannot be read or changed: {source}; without the file nobody has one",
+        path.display()
+    )]
+    Sessions {
+        /// The file.
+        path: PathBuf,
+        /// SQLite's error.
+        source: sqlx::Error,
+    },
     /// The file is of a newer program.
     #[error(
         "{} is of a newer version of this program, {found} where this one knows {known}: use the newer one",

@@ -1,11 +1,13 @@
 //! Who may enter, and what they may read: users, their passwords, tokens and grants, and groups of users.
 //!
-//! They are in a file of their own in the data directory, `users.sqlite`, which only its owner can read. May depend on `catalog`, whose
+//! They are in a file of their own in the data directory, `users.sqlite`, which only its owner can read; and the sessions of
+//! browsers in another, `sessions.sqlite`. May depend on `catalog`, whose
 //! [`Rights`](catalog::Rights) are what a user's grants come to; knows of no protocol, but for the challenge that MySQL's clients answer.
 //!
 //! Invariants: a password is kept as hashes alone; a change is there as a whole or not at all; a file that is there and cannot be read
 //! lets nobody in.
 
+mod change_count;
 mod daily;
 mod database;
 mod error;
@@ -15,14 +17,13 @@ mod limits;
 mod list;
 mod release;
 mod secret;
+mod session_store;
 mod user;
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use change_count::ChangeCount;
 pub use daily::DailyUsage;
 pub use error::UsersError;
 pub use grant::Grant;
@@ -30,18 +31,16 @@ pub use group::Group;
 pub use limits::{Limit, Limits};
 pub use release::Release;
 pub use secret::{NO_USER, Scramble, Token, fingerprint, verify_password};
+pub use session_store::SessionStore;
 pub use user::{ANONYMOUS, PUBLIC, User, UserList, is_public};
 
 const FILE_NAME: &str = "users.sqlite";
-/// Where SQLite counts the changes of a file (its file format, section 1.3.7), 4 bytes.
-const CHANGES_AT: u64 = 24;
 
 /// The users of a data directory. Nothing is opened, and no file is made, before somebody asks.
 #[derive(Debug)]
 pub struct Users {
     path: PathBuf,
-    /// The file, once it was there.
-    file: Mutex<Option<File>>,
+    changes: ChangeCount,
 }
 
 /// A state of the users; while it stays the same, so do they. `None` if there is no file.
@@ -51,9 +50,10 @@ pub struct UsersState(Option<[u8; 4]>);
 impl Users {
     /// The users of a data directory.
     pub fn of(data_dir: &Path) -> Self {
+        let path = data_dir.join(FILE_NAME);
         Self {
-            path: data_dir.join(FILE_NAME),
-            file: Mutex::default(),
+            changes: ChangeCount::of(path.clone()),
+            path,
         }
     }
 
@@ -62,29 +62,13 @@ impl Users {
     /// # Errors
     /// The file is there and cannot be read.
     pub fn state(&self) -> Result<UsersState, UsersError> {
-        let failed = |source| UsersError::Unreadable {
-            path: self.path.clone(),
-            source,
-        };
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        if file.is_none() {
-            match File::open(&self.path) {
-                Ok(opened) => *file = Some(opened),
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                    return Ok(UsersState(None));
-                }
-                Err(error) => return Err(failed(error)),
-            }
-        }
-        let mut changes = [0; 4];
-        if let Some(file) = file.as_ref() {
-            match file.read_exact_at(&mut changes, CHANGES_AT) {
-                // Somebody is making it.
-                Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {}
-                other => other.map_err(failed)?,
-            }
-        }
-        Ok(UsersState(Some(changes)))
+        let changes = self.changes.read();
+        changes
+            .map(UsersState)
+            .map_err(|source| UsersError::Unreadable {
+                path: self.path.clone(),
+                source,
+            })
     }
 
     /// All users with their grants and tokens.

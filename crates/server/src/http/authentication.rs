@@ -64,11 +64,11 @@ pub(crate) struct UserRoutes {
 }
 
 impl UserRoutes {
-    pub(crate) fn new(state: HttpState, names: AllowedHosts) -> Self {
+    pub(crate) fn new(state: HttpState, names: AllowedHosts, browsers: BrowserSessions) -> Self {
         Self {
             state: Arc::new(state),
             names: Arc::new(names),
-            browsers: BrowserSessions::default(),
+            browsers,
             routes: Mutex::default(),
         }
     }
@@ -255,7 +255,10 @@ impl Arrival {
         let browsers = &user_routes.browsers;
         let session = match authorization {
             Some(_) => None,
-            None => browsers.user(headers, !self.is_clear, &self.list),
+            None => {
+                let found = browsers.user(headers, !self.is_clear, &self.list);
+                found.await.map_err(Problem::into_response)?
+            }
         };
         if let Some(user) = session {
             browser_sessions::check_origin(method, headers).map_err(Problem::into_response)?;

@@ -35,7 +35,7 @@ pub(super) async fn answer(
             log_in(routes, list, request, &headers, peer, is_encrypted).await?
         }
         (&Method::POST, _) => {
-            let cookie = routes.browsers().end(headers, is_encrypted);
+            let cookie = routes.browsers().end(headers, is_encrypted).await?;
             done(headers, cookie, StatusCode::NO_CONTENT)
         }
         _ => {
@@ -86,9 +86,9 @@ async fn log_in(
             .await;
         return Ok(unauthorized("the name or the password is not right"));
     };
-    let cookie = routes.browsers().begin(&user, is_encrypted)?;
+    let cookie = routes.browsers().begin(&user, is_encrypted).await?;
     // Clients of the Virtual Observatory look for this status and the cookie.
-    Ok(done(headers, Some(cookie), StatusCode::OK))
+    Ok(done(headers, cookie, StatusCode::OK))
 }
 
 /// A token ends when it expires or is taken back, and a session would not.

@@ -1,29 +1,25 @@
 //! Sessions of browsers: who has logged in with a password gets a cookie, and needs none any more until they log out.
 //!
-//! The cookie has 192 random bits, of which the server keeps the hash, in memory. It is sent by the browser alone (`HttpOnly`), never from
+//! The cookie has 192 random bits, of which the hash is kept, in the data directory: a session is the same at all servers of it. It is sent by
+//! the browser alone (`HttpOnly`), never from
 //! pages of other sites (`SameSite=Strict`) and in TLS alone where it was given in TLS (`Secure`, and a name that no other host can set).
 //! Pages of another port or another name of the same site do have it sent: what changes something has to come from a page of this very
 //! origin.
 //!
 //! Sources: RFC 6265bis, sections 4.1 and 5; W3C *Fetch Metadata Request Headers*.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
-use ::users::{User, UserList};
+use ::users::{SessionStore, User, UserList, UsersError};
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use tracing::warn;
 
 use super::problem::Problem;
 
 /// How long a session lasts.
 const LONGEST: Duration = Duration::from_secs(12 * 3600);
-/// Sessions that are kept.
-const MOST: usize = 10_000;
-const RANDOM_BYTES: usize = 24;
 /// Names of cookies: of one that was given in TLS, and of one that was not.
 const SECURE_NAME: &str = "__Host-meridian-session";
 const PLAIN_NAME: &str = "meridian-session";
@@ -42,74 +38,67 @@ pub(super) const PAGE: &str = "<!DOCTYPE html>
 </body></html>
 ";
 
+/// The sessions of browsers.
 #[derive(Debug)]
-struct BrowserSession {
-    user: String,
-    /// The password's hash when the session began: with another password it is over.
-    password: Option<String>,
-    ends: Instant,
-}
-
-/// The sessions, by the hashes of their cookies.
-#[derive(Debug, Default)]
-pub(super) struct BrowserSessions(Mutex<HashMap<[u8; 32], BrowserSession>>);
+pub(crate) struct BrowserSessions(SessionStore);
 
 impl BrowserSessions {
+    pub(crate) fn new(store: SessionStore) -> Self {
+        Self(store)
+    }
+
     /// Begins a session of a user who has logged in. Returns the header that gives the cookie.
     ///
     /// # Errors
-    /// The system has no random numbers.
-    pub(super) fn begin(&self, user: &User, is_encrypted: bool) -> Result<HeaderValue, Problem> {
-        let failed = || {
-            Problem::new(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "there are no random numbers",
-            )
-        };
-        let mut random = [0; RANDOM_BYTES];
-        getrandom::fill(&mut random).map_err(|_| failed())?;
-        let value = URL_SAFE_NO_PAD.encode(random);
-        let now = Instant::now();
-        let mut sessions = lock(&self.0);
-        sessions.retain(|_, session| session.ends > now);
-        if sessions.len() >= MOST {
-            let oldest = sessions.iter().min_by_key(|(_, session)| session.ends);
-            if let Some(oldest) = oldest.map(|(hash, _)| *hash) {
-                sessions.remove(&oldest);
-            }
-        }
-        sessions.insert(
-            hash(&value),
-            BrowserSession {
-                user: user.name.clone(),
-                password: user.password.clone(),
-                ends: now + LONGEST,
-            },
-        );
-        cookie(&value, LONGEST.as_secs(), is_encrypted).ok_or_else(failed)
+    /// The session cannot be kept, or the system has no random numbers.
+    pub(super) async fn begin(
+        &self,
+        user: &User,
+        is_encrypted: bool,
+    ) -> Result<Option<HeaderValue>, Problem> {
+        let value = self.0.begin(user, LONGEST).await.map_err(unavailable)?;
+        Ok(cookie(&value, LONGEST.as_secs(), is_encrypted))
     }
 
     /// Whose session a request belongs to, if it has one.
-    pub(super) fn user<'a>(
+    ///
+    /// # Errors
+    /// The sessions cannot be read.
+    pub(super) async fn user<'a>(
         &self,
         headers: &HeaderMap,
         is_encrypted: bool,
         list: &'a UserList,
-    ) -> Option<&'a Arc<User>> {
-        let sent = sent(headers, is_encrypted)?;
-        let sessions = lock(&self.0);
-        let session = sessions.get(&hash(sent))?;
-        let user = list.user(&session.user)?;
-        (session.ends > Instant::now() && user.password == session.password).then_some(user)
+    ) -> Result<Option<&'a Arc<User>>, Problem> {
+        match sent(headers, is_encrypted) {
+            Some(sent) => self.0.user(sent, list).await.map_err(unavailable),
+            None => Ok(None),
+        }
     }
 
     /// Ends the session of a request. Returns the header that takes the cookie away.
-    pub(super) fn end(&self, headers: &HeaderMap, is_encrypted: bool) -> Option<HeaderValue> {
+    ///
+    /// # Errors
+    /// The session's end cannot be kept.
+    pub(super) async fn end(
+        &self,
+        headers: &HeaderMap,
+        is_encrypted: bool,
+    ) -> Result<Option<HeaderValue>, Problem> {
         if let Some(sent) = sent(headers, is_encrypted) {
-            lock(&self.0).remove(&hash(sent));
+            self.0.end(sent).await.map_err(unavailable)?;
         }
-        cookie("", 0, is_encrypted)
+        Ok(cookie("", 0, is_encrypted))
     }
+}
+
+/// The sentence for whoever asks; the reason is for the operator.
+fn unavailable(error: UsersError) -> Problem {
+    warn!(%error, "the sessions of browsers are not available");
+    Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "the sessions of browsers cannot be read or changed now: the server's log says why; send the name and the password, or a token, with each request",
+    )
 }
 
 /// Whether a request has a cookie of ours.
@@ -177,15 +166,6 @@ fn sent(headers: &HeaderMap, is_encrypted: bool) -> Option<&str> {
     pairs
         .find(|(name, value)| *name == wanted && !value.is_empty())
         .map(|(_, value)| value)
-}
-
-fn hash(value: &str) -> [u8; 32] {
-    ::users::fingerprint(&[value])
-}
-
-/// A panic in another thread leaves the map whole, because every change is a single operation.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

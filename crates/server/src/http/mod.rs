@@ -59,6 +59,7 @@ use crate::tls::Tls;
 use activity::{Activity, WatchedStream};
 pub(crate) use alerts::AlertDatabases;
 pub(crate) use authentication::UserRoutes;
+pub(crate) use browser_sessions::BrowserSessions;
 pub(crate) use received_table::TableRoom;
 pub(crate) use same_site::AllowedHosts;
 pub(crate) use state::HttpState;
