@@ -22,6 +22,7 @@ use crate::listener::Peer;
 use crate::oidc::{self, Oidc, OidcOptions};
 use crate::own_tables::ExpiringTables;
 use crate::queries::{ServerTables, UserTables};
+use crate::query_runtime::QueryRuntime;
 use crate::sessions::Sessions;
 use crate::usage::{Usage, Usages};
 
@@ -78,6 +79,8 @@ pub(crate) struct Authenticator {
     /// Hashes of names and passwords that were right, with what is stored of these passwords: another password is another hash.
     verified: Mutex<HashSet<[u8; 32]>>,
     verifying: Semaphore,
+    /// Where they are verified.
+    query_runtime: Arc<QueryRuntime>,
     /// How many passwords wait, by the host that sent them.
     waiting: Mutex<HashMap<String, usize>>,
 }
@@ -91,9 +94,11 @@ impl Authenticator {
         archive: Arc<Archive>,
         sessions: Arc<Sessions>,
         tables: Arc<ServerTables>,
+        query_runtime: Arc<QueryRuntime>,
     ) -> Self {
         Self {
             users,
+            query_runtime,
             is_trusted,
             audit,
             archive,
@@ -411,8 +416,8 @@ impl Authenticator {
         };
         // It takes as long where there is no such user.
         let password = password.to_owned();
-        let verified =
-            spawn_blocking(move || ::users::verify_password(hash.as_deref(), &password)).await;
+        let verify = move || ::users::verify_password(hash.as_deref(), &password);
+        let verified = self.query_runtime.compute_aside(verify).await;
         let Some(user) = user.filter(|_| verified.unwrap_or(false)) else {
             return Ok(None);
         };

@@ -7,6 +7,8 @@
 //!   and MAX_ABANDONED sets are      no more threads are started: `/readyz` reports it until the task runs
 //!   abandoned already
 //! ```
+//!
+//! The threads have a [priority](crate::priority) below that of the network threads; abandoned ones have a still lower one.
 
 use std::future::Future;
 use std::io;
@@ -17,7 +19,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
 use tracing::warn;
+
+use crate::priority::ComputingThreads;
 
 /// How often the watchdog starts the task.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -99,6 +104,23 @@ impl Heartbeat {
         });
     }
 
+    /// Runs work that takes long, or waits for the disk, beside the tasks. `None` if the threads have ended.
+    pub(crate) fn spawn_blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<JoinHandle<T>> {
+        let threads = Arc::clone(&lock(&self.threads));
+        let kept = Arc::clone(&threads);
+        let runtime = lock(&threads.runtime);
+        runtime.as_ref().map(|runtime| {
+            runtime.spawn_blocking(move || {
+                let done = work();
+                drop(kept);
+                done
+            })
+        })
+    }
+
     pub(crate) fn health(&self) -> Health {
         let has_responded = lock(&self.threads).has_responded.load(Relaxed);
         let silence = match has_responded {
@@ -155,6 +177,7 @@ impl Heartbeat {
         new.has_responded.store(false, Relaxed);
         new.ping();
         let old = std::mem::replace(&mut *lock(&self.threads), new);
+        old.priority.abandon();
         abandoned.push(Arc::downgrade(&old));
         true
     }
@@ -165,12 +188,17 @@ impl Heartbeat {
 struct WorkerThreads {
     /// `None` after it was shut down.
     runtime: Mutex<Option<Runtime>>,
+    priority: Arc<ComputingThreads>,
     has_responded: AtomicBool,
 }
 
 impl WorkerThreads {
     fn start(count: NonZeroUsize) -> io::Result<Arc<Self>> {
+        let priority = Arc::new(ComputingThreads::default());
+        let (begun, ended) = (Arc::clone(&priority), Arc::clone(&priority));
         let runtime = Builder::new_multi_thread()
+            .on_thread_start(move || begun.begin())
+            .on_thread_stop(move || ended.end())
             .worker_threads(count.get())
             .thread_name("meridian-work")
             .thread_stack_size(STACK)
@@ -179,6 +207,7 @@ impl WorkerThreads {
             .build()?;
         Ok(Arc::new(Self {
             runtime: Mutex::new(Some(runtime)),
+            priority,
             has_responded: AtomicBool::new(true),
         }))
     }

@@ -19,6 +19,7 @@ pub mod metrics;
 mod mysql;
 mod oidc;
 mod own_tables;
+mod priority;
 mod process_list;
 mod publication;
 mod queries;
@@ -278,11 +279,12 @@ async fn http_state(config: &Config, shared: &Arc<Shared>, archive: &Arc<Archive
     let memory = config.memory as u64;
     let received = Arc::clone(shared.sessions.received());
     let rows = ArchiveRows::new(Arc::clone(&shared.sessions), config.threads);
+    let opening = Arc::clone(&shared.query_runtime);
     let state = HttpState::new(
         Arc::clone(shared),
         Arc::clone(archive),
         config.cone_columns.clone(),
-        TableRoom::new(memory, received, config.http_patience),
+        TableRoom::new(memory, received, config.http_patience, opening),
         AlertDatabases::new(archive, rows, memory),
     );
     state.jobs.reopen_uploads().await;
@@ -342,6 +344,7 @@ impl Server {
             Arc::clone(&archive),
             Arc::clone(&sessions),
             Arc::clone(&tables),
+            Arc::clone(&query_runtime),
         );
         let usages = Usages::beginning_with(daily_usage::before(&config.data).await);
         let authenticator = authenticator.counting(usages);

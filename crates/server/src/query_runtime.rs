@@ -131,6 +131,23 @@ impl QueryRuntime {
         self.spawn(|sender| async move { sender.send(work.await?).await })
     }
 
+    /// Runs work that takes long, or waits for the disk, and no statement: the network threads come before it.
+    ///
+    /// # Errors
+    /// It panicked, or the server ends.
+    pub(crate) async fn compute_aside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ClientError> {
+        let Some(begun) = self.threads.0.spawn_blocking(work) else {
+            return Err(server_ends());
+        };
+        begun.await.map_err(|failed| match failed.try_into_panic() {
+            Ok(panic) => panicked(&*panic),
+            Err(_) => server_ends(),
+        })
+    }
+
     /// A function that returns the state of the threads.
     pub(crate) fn health(&self) -> impl Fn() -> Health + Send + Sync + use<> {
         let heartbeat = Arc::downgrade(&self.threads.0);
@@ -146,6 +163,10 @@ impl Drop for Threads {
         // It does not wait for running computations.
         self.0.end();
     }
+}
+
+fn server_ends() -> ClientError {
+    ClientError::new(ErrorCode::SERVER_ENDS, "the server ends")
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> ClientError {
@@ -197,8 +218,7 @@ impl<P> ResultReceiver<P> {
 
     /// The only block.
     pub(crate) async fn recv_one(&mut self) -> Result<P, ClientError> {
-        let ended = || ClientError::new(ErrorCode::SERVER_ENDS, "the server ends");
-        self.next().await.unwrap_or_else(|| Err(ended()))
+        self.next().await.unwrap_or_else(|| Err(server_ends()))
     }
 }
 

@@ -12,13 +12,14 @@ use catalog::Column;
 use engine::{EngineError, ReceivedFile, ReceivedFiles};
 use futures::StreamExt;
 use ingest::{BytePool, DecodeBudget, DecodeLimits, FileFormat, Reservation};
-use sql::{Dialect, ErrorCode, SqlError};
+use sql::{Dialect, SqlError};
 use tempfile::NamedTempFile;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::http::problem::Problem;
 use crate::http::upload::{Upload, UploadRate};
+use crate::query_runtime::QueryRuntime;
 use crate::usage::Usage;
 
 /// Bytes of the longest table that is accepted.
@@ -53,11 +54,18 @@ pub(crate) struct TableRoom {
     patience: Duration,
     /// What the user takes who sends them.
     usage: Arc<Usage>,
+    /// Where tables are opened.
+    query_runtime: Arc<QueryRuntime>,
 }
 
 impl TableRoom {
     /// `memory` is that of all statements together.
-    pub(crate) fn new(memory: u64, files: Arc<ReceivedFiles>, patience: Duration) -> Self {
+    pub(crate) fn new(
+        memory: u64,
+        files: Arc<ReceivedFiles>,
+        patience: Duration,
+        query_runtime: Arc<QueryRuntime>,
+    ) -> Self {
         let decoded = memory / PART_OF_MEMORY;
         Self {
             on_disk: BytePool::new(ROOM_ON_DISK),
@@ -66,6 +74,7 @@ impl TableRoom {
             looked_at: Arc::new(Semaphore::new(LOOKED_AT)),
             patience,
             usage: Arc::default(),
+            query_runtime,
         }
     }
 
@@ -120,14 +129,10 @@ impl TableRoom {
     ) -> Result<ReceivedFile, EngineError> {
         let files = Arc::clone(&self.files);
         let opening = move || files.open(&path, format, columns.as_deref(), budget);
-        let opened = spawn_blocking(opening).await;
-        opened.unwrap_or_else(|error| {
-            let sentence =
-                format!("the server panicked while it read the table, which is a bug: {error}");
-            Err(SqlError::new(sentence)
-                .with_code(ErrorCode::INTERNAL)
-                .into())
-        })
+        self.query_runtime
+            .compute_aside(opening)
+            .await
+            .map_err(|error| SqlError::new(error.sentence).with_code(error.code))?
     }
 
     fn budget(&self) -> DecodeBudget {
@@ -285,6 +290,8 @@ fn format_of(head: &[u8]) -> FileFormat {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroUsize;
+
     use super::*;
 
     #[test]
@@ -306,7 +313,8 @@ mod tests {
     };
 
     fn room(patience: Duration) -> TableRoom {
-        TableRoom::new(0, Arc::default(), patience)
+        let query_runtime = QueryRuntime::new(NonZeroUsize::MIN).unwrap();
+        TableRoom::new(0, Arc::default(), patience, Arc::new(query_runtime))
     }
 
     #[tokio::test]

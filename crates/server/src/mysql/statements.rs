@@ -36,7 +36,7 @@ const TOGETHER: usize = 64 << 10;
 /// How long small packets wait for more.
 const SOON: Duration = Duration::from_millis(5);
 /// Bytes of a text that takes long to parse.
-const LONG: usize = 256 << 10;
+const LONG: usize = 32 << 10;
 /// Placeholders that a statement may have.
 const MOST_PARAMETERS: usize = u16::MAX as usize;
 
