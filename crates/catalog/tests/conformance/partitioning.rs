@@ -1,11 +1,12 @@
 //! How databases are cut, and by which of their tables.
 
 use meridian_catalog::{
-    CatalogError, LoadId, NewDatabase, OtherDatabase, PartContents, Publication, TableSpec,
+    CatalogError, Change, ChangedView, LoadId, NewDatabase, OtherDatabase, PartContents,
+    Publication, TableChange, TableSpec,
 };
 
 use crate::support::{
-    chunks, contents, database, dependent, director, load, replicated, shown, whole,
+    chunks, contents, database, dependent, director, load, query, replicated, settled, shown, whole,
 };
 use crate::{Place, append, superseded};
 
@@ -103,6 +104,109 @@ async fn a_database_is_repartitioned_all_at_once(place: impl Place) {
         assert_eq!(superseded(&catalog, name).await.len(), 1);
     }
     assert_eq!(shown(&reader, "d", "Filter").await.database.stripes, 85);
+    assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
+}
+
+/// A release takes the place of a director, its children and what hangs on nothing, with the views of them: all of it or nothing.
+async fn tables_and_views_are_replaced_all_at_once(place: impl Place) {
+    let (catalog, reader) = (place.open().await, place.open().await);
+    let (object, note) = (director("d", "Object"), replicated("d", "Note"));
+    let (old, _) = load(&catalog, &object, &chunks(3, 4)).await.unwrap();
+    let part = shown(&catalog, "d", "Object").await;
+    let part = append(&catalog, &part, &chunks(2, 2), &[]).await.unwrap();
+    let source = dependent("d", "Source", &[("Object", old)]);
+    let (old_source, _) = load(&catalog, &source, &chunks(2, 5)).await.unwrap();
+    let (old_note, _) = load(&catalog, &note, &whole(6)).await.unwrap();
+    load(&catalog, &replicated("d", "Filter"), &whole(2))
+        .await
+        .unwrap();
+    let made = query("SELECT RA, `dec`, name FROM Object");
+    let made = catalog.create_view("d", "Bright", &made, Some("the bright ones"), false);
+    made.await.unwrap();
+
+    let new = catalog.begin_load("d", "Object").await.unwrap();
+    let new_source = catalog.begin_load("d", "Source").await.unwrap();
+    let new_note = catalog.begin_load("d", "Note").await.unwrap();
+    let placed_anew = dependent("d", "Source", &[("Object", new)]);
+    let (few, many, one) = (chunks(2, 5), chunks(6, 2), whole(1));
+    let publication = |load, replaces: &[LoadId], spec: &TableSpec, chunks| Publication {
+        load,
+        replaces: replaces.to_vec(),
+        spec: spec.clone(),
+        contents: contents(spec, chunks),
+    };
+    let all = |of_object: &[LoadId], note_load| {
+        [
+            publication(new, of_object, &object, many.as_slice()),
+            publication(new_source, &[old_source], &placed_anew, few.as_slice()),
+            publication(note_load, &[old_note], &note, one.as_slice()),
+        ]
+    };
+    let view = |name: &str| ChangedView {
+        database: "D".to_owned(),
+        name: name.to_owned(),
+        query: query("SELECT RA, `dec`, name FROM Object WHERE price > 1"),
+        said: TableChange {
+            scan_lane: Change::Keep,
+            utype: Change::Set("caom:Observation".to_owned()),
+            ..TableChange::default()
+        },
+    };
+    let state_of = async || {
+        let tables = reader.tables("d").await.unwrap();
+        (tables, reader.views().await.unwrap())
+    };
+
+    // A part more or less than was known, a load that is published already, a view that is not there, one that cannot be: nothing changes,
+    // though what is wrong comes after what is right, and the loads are still running.
+    let before = state_of().await;
+    let parts = [old, part];
+    let mut bad = view("Bright");
+    bad.query.columns.clear();
+    let [first, second, _] = all(&parts, new_note);
+    let missing = publication(new_note, &[old_note], &replicated("d", "Absent"), &one);
+    for (wrong, views) in [
+        (all(&[old], new_note).to_vec(), vec![view("Bright")]),
+        (all(&[part, old], new_note).to_vec(), vec![]),
+        (all(&parts, old_note).to_vec(), vec![view("Bright")]),
+        (vec![first, second, missing], vec![]),
+        (all(&parts, new_note).to_vec(), vec![view("Dim")]),
+        (all(&parts, new_note).to_vec(), vec![view("Bright"), bad]),
+    ] {
+        assert!(catalog.replace_all(&wrong, &views).await.is_err());
+        assert_eq!(state_of().await, before);
+    }
+    let error = catalog.replace_all(&all(&[old], new_note), &[]).await;
+    assert!(
+        matches!(&error, Err(CatalogError::TableChanged { table }) if table == "d.Object"),
+        "{error:?}"
+    );
+
+    let known = settled(&catalog).await;
+    let (whole_release, views) = (all(&parts, new_note), [view("Bright")]);
+    catalog.replace_all(&whole_release, &views).await.unwrap();
+    assert_ne!(settled(&catalog).await, known);
+    for (name, load, rows, superseded_loads) in [
+        ("Object", new, 12, 2),
+        ("Source", new_source, 10, 1),
+        ("Note", new_note, 1, 1),
+    ] {
+        let table = shown(&reader, "d", name).await;
+        assert_eq!((table.placement, table.part_numbers()), (load, vec![load]));
+        assert_eq!(table.parts[0].rows, rows);
+        assert_eq!(superseded(&catalog, name).await.len(), superseded_loads);
+    }
+    // How the sky is cut, other tables, and what was said of the view stay.
+    let filter = shown(&reader, "d", "Filter").await;
+    assert_eq!((filter.database.stripes, filter.parts[0].rows), (18, 2));
+    let shown_view = reader.view("d", "bright").await.unwrap().unwrap();
+    assert_eq!(shown_view.query, view("Bright").query);
+    let said = (&shown_view.metadata.description, &shown_view.metadata.utype);
+    assert_eq!(said.0.as_deref(), Some("the bright ones"));
+    assert_eq!(said.1.as_deref(), Some("caom:Observation"));
+    // What is published is not published twice.
+    let twice = catalog.replace_all(&all(&parts, new_note), &[]).await;
+    assert!(twice.is_err());
     assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
 }
 
@@ -221,5 +325,6 @@ conformance!(
     replicated_tables_do_not_fix_the_partitioning,
     the_only_partitioned_table_may_bring_another_partitioning,
     a_database_is_repartitioned_all_at_once,
+    tables_and_views_are_replaced_all_at_once,
     children_of_directors_elsewhere,
 );
