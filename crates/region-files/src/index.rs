@@ -113,6 +113,9 @@ pub struct ChunkFile {
     pub bytes: u64,
     /// Its SHA-256, in hexadecimal digits.
     pub sha256: String,
+    /// The SHA-256 of its footer and of the messages of its record batches. Files that were written before there was one have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata_sha256: Option<String>,
     /// The first row of its sub-chunks in the directory.
     pub first_sub_chunk: u64,
     /// How many of its sub-chunks have rows.
@@ -234,18 +237,19 @@ impl Index {
 
     /// What does not fit together in it.
     fn mistake(&self) -> Option<&'static str> {
-        let mut sub_chunks = 0;
+        let mut sub_chunks = 0_u64;
         for chunk in &self.chunks {
             if chunk.first_sub_chunk != sub_chunks || chunk.bounds.as_box().is_none() {
                 return Some("its chunks do not fit together");
             }
-            sub_chunks += chunk.sub_chunks;
+            sub_chunks = sub_chunks.saturating_add(chunk.sub_chunks);
         }
         let is_ascending = |pair: &[ChunkFile]| pair[0].chunk < pair[1].chunk;
         if self.chunks.is_empty() || !self.chunks.windows(2).all(is_ascending) {
             return Some("its chunks are not in their order");
         }
-        let rows: u64 = self.chunks.iter().map(|chunk| chunk.rows).sum();
+        let rows = self.chunks.iter().map(|chunk| chunk.rows);
+        let rows = rows.fold(0, u64::saturating_add);
         if rows != self.rows || sub_chunks != self.directory.sub_chunks || self.rows_per_batch == 0
         {
             return Some("its numbers do not fit together");

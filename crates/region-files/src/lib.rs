@@ -6,7 +6,8 @@
 //! Invariants:
 //! * Each row is in the file of the chunk of its position, and in the rows of its sub-chunk there; the writer refuses rows in another order.
 //! * A region gives exactly the rows whose positions [`Search::contains`] holds for: bounds of chunks and sub-chunks only save work.
-//! * A file that is shorter or longer than the index says is an error whenever it is read. Checksums are compared where that is wanted.
+//! * A file that is shorter or longer than the index says is an error whenever it is read, and so is one whose footer or messages have changed, by
+//!   their checksum: no byte of a file makes a reader panic. Checksums of all bytes are compared where that is wanted.
 //! * The index is written last. (That a directory gets its name when it is whole is up to whoever makes it.)
 //!
 //! ```no_run
@@ -29,6 +30,7 @@
 mod directory;
 mod error;
 mod index;
+mod metadata;
 mod read;
 mod search;
 mod summed;

@@ -15,6 +15,7 @@ use arrow::ipc::reader::FileReader;
 use crate::directory::{self, DIRECTORY, SubChunkRows, arrow_file};
 use crate::error::RegionFilesError;
 use crate::index::{ChunkFile, Index};
+use crate::metadata;
 use crate::search::Search;
 use crate::summed;
 use crate::write::names_of;
@@ -22,9 +23,9 @@ use crate::write::names_of;
 /// What is compared with the index when files are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verification {
-    /// The sizes of the files that are read.
+    /// The sizes of the files that are read, the checksum of the directory, and those of what files say of their rows (their footers and messages).
     Sizes,
-    /// Their checksums as well, once for each file: all of it is read for that.
+    /// The checksums of all their bytes as well, once for each file: all of it is read for that.
     Checksums,
 }
 
@@ -47,10 +48,9 @@ impl RegionFiles {
     /// There are no region files, or they are cut off or damaged.
     pub fn open(dir: &Path, verification: Verification) -> Result<Self, RegionFilesError> {
         let index = Index::read(dir)?;
-        if verification == Verification::Checksums {
-            let of = &index.directory;
-            summed::verify(&dir.join(DIRECTORY), of.bytes, &of.sha256)?;
-        }
+        // All of it is read anyway.
+        let of = &index.directory;
+        summed::verify(&dir.join(DIRECTORY), of.bytes, &of.sha256)?;
         let directory = directory::read(dir, &index)?;
         let mut files = Self {
             dir: dir.to_path_buf(),
@@ -165,14 +165,19 @@ impl RegionFiles {
     /// The file of a chunk, compared with the index as far as is wanted.
     fn file(&self, chunk: &ChunkFile) -> Result<File, RegionFilesError> {
         let path = Index::path_of(&self.dir, chunk.chunk);
-        if self.verification == Verification::Checksums {
+        // Files without a checksum of what they say of themselves have one of all of it.
+        if self.verification == Verification::Checksums || chunk.metadata_sha256.is_none() {
             let verified = || self.verified.lock().unwrap_or_else(PoisonError::into_inner);
             if !verified().contains(&chunk.chunk) {
                 summed::verify(&path, chunk.bytes, &chunk.sha256)?;
                 verified().insert(chunk.chunk);
             }
         }
-        summed::open(&path, chunk.bytes)
+        let file = summed::open(&path, chunk.bytes)?;
+        if let Some(sum) = &chunk.metadata_sha256 {
+            metadata::verify(&file, &path, chunk.bytes, sum)?;
+        }
+        Ok(file)
     }
 
     /// The rows of a chunk's file that may be looked for: ranges in order, with gaps between them.

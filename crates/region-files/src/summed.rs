@@ -93,7 +93,7 @@ pub(crate) fn verify(path: &Path, expected: u64, sum: &str) -> Result<(), Region
     }
 }
 
-fn in_digits(sum: Sha256) -> String {
+pub(crate) fn in_digits(sum: Sha256) -> String {
     let sum = sum.finalize();
     sum.iter().map(|byte| format!("{byte:02x}")).collect()
 }

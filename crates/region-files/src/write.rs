@@ -1,6 +1,6 @@
 //! The writing of region files, chunk by chunk.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use sky::{Chunker, Location, LonLat};
 use crate::directory::{DIRECTORY, DirectoryWriter, SubChunkRows, write_failed};
 use crate::error::RegionFilesError;
 use crate::index::{Bounds, ChunkFile, ColumnDescription, INDEX, Index, Partitioning, Source};
+use crate::metadata;
 use crate::summed::SummedFile;
 
 /// Rows of a record batch. A reader takes the batches that have rows of the sub-chunks that it wants: 8,192 rows of ten numbers are
@@ -339,11 +340,15 @@ impl OpenChunk {
         let (bytes, sha256) = ended
             .map_err(|error| write_failed(error, &self.path))?
             .finish()?;
+        let written = File::open(&self.path).map_err(RegionFilesError::io("read", &self.path))?;
+        let metadata_sha256 = metadata::checksum(&written, bytes)
+            .map_err(RegionFilesError::io("read", &self.path))?;
         let file = ChunkFile {
             chunk: self.chunk,
             rows: self.rows,
             bytes,
             sha256,
+            metadata_sha256,
             first_sub_chunk,
             sub_chunks: self.sub_chunks.len() as u64,
             bounds,

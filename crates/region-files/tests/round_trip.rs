@@ -360,6 +360,112 @@ fn what_is_cut_off_is_always_found_and_what_is_damaged_where_that_is_wanted() {
     index.verify().unwrap();
 }
 
+/// Arrow's reader panics at some footers and messages that a disk has changed, and once did where nobody had asked to verify.
+#[test]
+fn no_flipped_byte_makes_a_reader_panic() {
+    let rows = Rows(5).rows(60);
+    let dir = TempDir::new().unwrap();
+    write(dir.path(), &rows, (1, 1), 25);
+    let index = RegionFiles::open(dir.path(), Verification::Sizes).unwrap();
+    let [chunk] = &index.index().chunks[..] else {
+        panic!("one chunk has all rows")
+    };
+    let all: Vec<i64> = opened(dir.path(), Verification::Sizes).unwrap();
+    let of_chunk = format!("chunks/chunk_{}.arrow", chunk.chunk);
+    let path = dir.path().join(&of_chunk);
+    let whole = fs::read(&path).unwrap();
+    // What it says of itself: the messages, then the footer.
+    let footer_length = i32::from_le_bytes(whole[whole.len() - 10..][..4].try_into().unwrap());
+    let footer = whole.len() - 10 - footer_length as usize..whole.len();
+    let parsed = arrow::ipc::root_as_footer(&whole[footer.start..footer.end - 10]).unwrap();
+    let blocks = parsed.recordBatches().unwrap();
+    let messages = blocks.iter().map(|block| {
+        let at = block.offset() as usize;
+        at..at + block.metaDataLength() as usize
+    });
+    let told: Vec<_> = messages.chain([footer]).collect();
+    let first_message = told[0].start;
+    let (mut damaged, mut unnoticed) = (0, 0);
+    for at in 0..whole.len() {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 1 << (at % 8);
+        fs::write(&path, &flipped).unwrap();
+        let found = opened(dir.path(), Verification::Sizes);
+        if told.iter().any(|range| range.contains(&at)) {
+            let error = found.unwrap_err();
+            assert!(matches!(error, RegionFilesError::Damaged { .. }), "{error}");
+            assert!(error.to_string().contains(&of_chunk), "{error}");
+            damaged += 1;
+        } else if at < first_message {
+            // What is before them nobody reads.
+            assert_eq!(found.unwrap(), all);
+        } else {
+            unnoticed += usize::from(found.is_ok());
+        }
+        let error = opened(dir.path(), Verification::Checksums).unwrap_err();
+        assert!(matches!(error, RegionFilesError::Damaged { .. }), "{error}");
+    }
+    let of_told: usize = told.iter().map(|range| range.len()).sum();
+    assert_eq!(damaged, of_told);
+    assert!(
+        unnoticed > 0,
+        "values have no checksum that is always compared"
+    );
+    fs::write(&path, &whole).unwrap();
+    assert_eq!(opened(dir.path(), Verification::Sizes).unwrap(), all);
+}
+
+#[test]
+fn no_flipped_byte_of_the_directory_or_the_index_makes_a_reader_panic() {
+    let rows = Rows(5).rows(30);
+    let dir = TempDir::new().unwrap();
+    write(dir.path(), &rows, (1, 1), 25);
+    let path = dir.path().join("directory.arrow");
+    let whole = fs::read(&path).unwrap();
+    for at in 0..whole.len() {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 1 << (at % 8);
+        fs::write(&path, &flipped).unwrap();
+        let error = opened(dir.path(), Verification::Sizes).unwrap_err();
+        assert!(matches!(error, RegionFilesError::Damaged { .. }), "{error}");
+    }
+    fs::write(&path, &whole).unwrap();
+    let path = dir.path().join("index.json");
+    let whole = fs::read(&path).unwrap();
+    for at in 0..whole.len() {
+        // Digits become other digits, too.
+        for bit in [at % 8, 0] {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 1 << bit;
+            fs::write(&path, &flipped).unwrap();
+            // Some of it (descriptions, the program's name) is for people alone.
+            let _ = opened(dir.path(), Verification::Sizes);
+        }
+    }
+}
+
+/// Indexes of before there was a checksum of footers and messages: all of a file is compared then.
+#[test]
+fn files_without_a_checksum_of_their_metadata_are_compared_as_a_whole() {
+    let rows = Rows(5).rows(60);
+    let dir = TempDir::new().unwrap();
+    write(dir.path(), &rows, (1, 1), 25);
+    let path = dir.path().join("index.json");
+    let mut index: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let chunk = index["chunks"][0].as_object_mut().unwrap();
+    assert!(chunk.remove("metadata_sha256").is_some());
+    let name = format!("chunks/chunk_{}.arrow", chunk["chunk"]);
+    fs::write(&path, serde_json::to_vec(&index).unwrap()).unwrap();
+    assert_eq!(opened(dir.path(), Verification::Sizes).unwrap().len(), 60);
+    let path = dir.path().join(name);
+    let mut flipped = fs::read(&path).unwrap();
+    let middle = flipped.len() / 2;
+    flipped[middle] ^= 1;
+    fs::write(&path, &flipped).unwrap();
+    let error = opened(dir.path(), Verification::Sizes).unwrap_err();
+    assert!(matches!(error, RegionFilesError::Damaged { .. }), "{error}");
+}
+
 #[test]
 fn an_index_that_does_not_fit_is_rejected() {
     let rows = Rows(5).rows(100);

@@ -49,7 +49,8 @@ class RegionFiles:
     directory
         What ``meridian alerts regions`` has made.
     verify
-        Whether the checksum of each file is compared when it is first read, for which all of it is read. Sizes are always compared.
+        Whether the checksum of each file is compared when it is first read, for which all of it is read. Sizes, and the checksum of the
+        directory, are always compared.
 
     An instance is for one thread; others may have their own.
     """
@@ -185,6 +186,9 @@ class RegionFiles:
     def _read_directory(self) -> dict[str, NDArray[Any]]:
         """The columns of the directory of sub-chunks."""
         entry = self.index["directory"]
+        # All of it is read anyway.
+        self._compare("directory.arrow", entry)
+        self._verified.add("directory.arrow")
         reader = self._arrow_file("directory.arrow", entry)
         try:
             table = reader.read_all()
