@@ -61,7 +61,7 @@ bench-cluster: build
 	bench/cluster --size $(SIZE) --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK)/cluster
 
 bench-level1: build
-	bench/level1 --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian
+	bench/level1 --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian $(BENCH_OPTIONS)
 
 micro-bench:
 	scripts/setup build

@@ -28,103 +28,32 @@ from typing import Any
 import adapter
 import astropy.time
 import numpy
-import pandas
 import pyarrow as pa
 from lsst.dax.apdb import Apdb, ApdbTables
 from lsst.dax.apdb.sql import ApdbSql
-from lsst.sphgeom import ConvexPolygon, LonLat, UnitVector3d
 from meridian_apdb import DAYS_OF_HISTORY, AlertDatabase
 from private_postgres import private_postgres
 
+from .level1_camera import (
+    CADENCE,
+    DETECTORS_OF_THE_CAMERA,
+    FALSE,
+    FIRST_TIME,
+    VARIABLE,
+    WIDTH,
+    Detector,
+    exposures_of,
+    tables_of,
+    visit_of,
+    write_release,
+)
+from .level1_merge import Merge, measure_merge, report_merge
 from .machine import describe
 from .markdown import markdown_table
 
 BENCH = Path(__file__).resolve().parent.parent
 SCHEMA = "resource://lsst.sdm.schemas/apdb.yaml"
-DETECTORS_OF_THE_CAMERA = 189
-VARIABLE, FALSE = 53, 27
-# Days between two visits of a field: 150 of them make a year.
-CADENCE = 2.4
-RECENT_VISITS = 5
-FIRST_TIME = 61000.0
-WIDTH = 0.22
-PADDING = 52 / 3600
 EARLY = 5
-TYPES = {"double": "float64", "float": "float32", "int": "int32", "long": "int64", "short": "int16", "boolean": "bool"}
-
-
-@dataclass
-class Detector:
-    """A detector's field of view, with the objects in it."""
-
-    number: int
-    rng: numpy.random.Generator
-    definitions: dict[ApdbTables, Any]
-    # By number: position, and the visit in which it was detected last.
-    detected: dict[int, tuple[float, float, int]] = field(default_factory=dict)
-
-    @property
-    def corner(self) -> tuple[float, float]:
-        # Apart, so that nobody reads rows of a neighbour: the peer returns some beyond the region.
-        return 150.0 + (self.number % 15) * 2 * WIDTH, -30.0 + (self.number // 15 % 100) * 2 * WIDTH
-
-    def region(self) -> ConvexPolygon:
-        ra, dec = self.corner
-        corners = [
-            (ra - PADDING, dec - PADDING),
-            (ra + WIDTH + PADDING, dec - PADDING),
-            (ra + WIDTH + PADDING, dec + WIDTH + PADDING),
-            (ra - PADDING, dec + WIDTH + PADDING),
-        ]
-        return ConvexPolygon([UnitVector3d(LonLat.fromDegrees(*corner)) for corner in corners])
-
-    def place(self) -> tuple[float, float]:
-        ra, dec = self.corner
-        return ra + self.rng.uniform(0, WIDTH), dec + self.rng.uniform(0, WIDTH)
-
-    def visit(self, visit: int) -> tuple[float, dict[str, pandas.DataFrame]]:
-        """What a visit finds: its time, and the rows."""
-        base = self.number * 10**8
-        for number in range(VARIABLE):
-            ra, dec, _ = self.detected.get(base + number, (*self.place(), 0))
-            self.detected[base + number] = (ra, dec, visit)
-        for number in range(FALSE):
-            self.detected[base + 1000 * (visit + 1) + number] = (*self.place(), visit)
-        moment = FIRST_TIME + visit * CADENCE
-        now = {key: place for key, place in self.detected.items() if place[2] == visit}
-        recent = {key: place for key, place in self.detected.items() if place[2] > visit - RECENT_VISITS}
-        known = {"visit": visit + 1, "detector": self.number, "midpointMjdTai": moment, "timeProcessedMjdTai": moment}
-        return moment, {
-            "objects": self.frame(ApdbTables.DiaObject, now, {"nDiaSources": 1, "firstDiaSourceMjdTai": moment, "lastDiaSourceMjdTai": moment}),
-            "sources": self.frame(ApdbTables.DiaSource, now, known, first_source=base * 100 + visit * 1000),
-            "forced_sources": self.frame(ApdbTables.DiaForcedSource, recent, known),
-        }
-
-    def frame(
-        self, table: ApdbTables, places: dict[int, tuple[float, float, int]], known: dict[str, Any], first_source: int = 0
-    ) -> pandas.DataFrame:
-        """Rows with a value in every column of numbers and flags."""
-        count = len(places)
-        given = {
-            "diaObjectId": numpy.fromiter(places, dtype="int64"),
-            "ra": numpy.array([place[0] for place in places.values()]),
-            "dec": numpy.array([place[1] for place in places.values()]),
-            "diaSourceId": numpy.arange(first_source, first_source + count, dtype="int64"),
-            **known,
-        }
-        without = {"validityStartMjdTai", "validityEndMjdTai", "ssObjectId", "ssObjectReassocTimeMjdTai", "timeWithdrawnMjdTai"}
-        columns: dict[str, Any] = {}
-        for column in self.definitions[table].columns:
-            kind = TYPES.get(column.datatype.value)
-            if column.name in given:
-                values = given[column.name]
-                columns[column.name] = values if kind is None else numpy.broadcast_to(values, count).astype(kind)
-            elif column.name not in without and kind is not None:
-                random = self.rng.random(count)
-                columns[column.name] = (random < 0.5 if kind == "bool" else random * 100).astype(kind)
-            elif not column.nullable and column.name not in without:
-                columns[column.name] = numpy.full(count, "x")
-        return pandas.DataFrame(columns)
 
 
 @dataclass
@@ -157,9 +86,9 @@ def through_the_class(apdb: Apdb, detector: Detector, visit: int, found: tuple[f
 
 
 @contextmanager
-def server(program: Path, data: Path) -> Iterator[str]:
+def server(program: Path, data: Path, *options: str) -> Iterator[str]:
     """A server of Meridian's; gives its address."""
-    command = [program, "serve", "--data", data, "--mysql", "off", "--http", "127.0.0.1:0"]
+    command = [program, "serve", "--data", data, "--mysql", "off", "--http", "127.0.0.1:0", *options]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
     try:
@@ -198,15 +127,18 @@ def measure_history(apdbs: dict[str, Apdb], detectors: int, visits: int) -> dict
     return times
 
 
-def measure_camera(database: AlertDatabase, clients: int) -> dict[str, float]:
+def observers(first: int, count: int = DETECTORS_OF_THE_CAMERA) -> list[Detector]:
+    definitions = adapter.ApdbSchema(SCHEMA, "").tableSchemas
+    return [Detector(first + number, numpy.random.default_rng(number), definitions) for number in range(count)]
+
+
+def measure_camera(database: AlertDatabase, observed: list[Detector], clients: int) -> dict[str, float]:
     """A visit of all detectors by our own client, from several threads, of fields that two visits have seen: seconds."""
-    apdb_schema = adapter.ApdbSchema(SCHEMA, "")
-    observed = [Detector(1000 + number, numpy.random.default_rng(number), apdb_schema.tableSchemas) for number in range(DETECTORS_OF_THE_CAMERA)]
     taken: dict[str, float] = {}
 
     def of_all(what: Callable[[int], None]) -> float:
         def client(mine: int) -> None:
-            for number in range(mine, DETECTORS_OF_THE_CAMERA, clients):
+            for number in range(mine, len(observed), clients):
                 what(number)
 
         begun = time.perf_counter()
@@ -218,21 +150,18 @@ def measure_camera(database: AlertDatabase, clients: int) -> dict[str, float]:
         return time.perf_counter() - begun
 
     for visit in range(3):
-        found = [detector.visit(visit) for detector in observed]
-        tables = [(moment, {name: pa.Table.from_pandas(frame, preserve_index=False) for name, frame in frames.items()}) for moment, frames in found]
+        moment, exposures = exposures_of(observed, visit)
 
-        def read(number: int, found: list[Any] = found) -> None:
-            since = found[number][0] - DAYS_OF_HISTORY
-            objects = database.latest_objects(adapter.region_text(observed[number].region()))["diaObjectId"]
-            database.sources(objects=objects, since=since)
-            database.forced_sources(objects=objects, since=since)
+        def read(number: int, moment: float = moment) -> None:
+            read_of(database, observed[number], moment)
 
-        def store(number: int, tables: list[Any] = tables) -> None:
-            database.store(tables[number][0], **tables[number][1])
+        def store(number: int, moment: float = moment, exposures: list[dict[str, pa.Table]] = exposures) -> None:
+            database.store(moment, **exposures[number])
 
         taken["read"] = of_all(read)
         taken["store"] = of_all(store)
-        taken["rows"] = float(sum(table.num_rows for _, rows in tables for table in rows.values()))
+        taken["detectors"] = len(observed)
+        taken["rows"] = float(sum(table.num_rows for exposure in exposures for table in exposure.values()))
     return taken
 
 
@@ -249,10 +178,6 @@ class Archived:
     archived: float
 
 
-def tables_of(frames: dict[str, pandas.DataFrame]) -> dict[str, pa.Table]:
-    return {name: pa.Table.from_pandas(frame, preserve_index=False) for name, frame in frames.items()}
-
-
 def read_of(database: AlertDatabase, detector: Detector, moment: float) -> int:
     """What a pipeline reads before a visit: the number of rows."""
     since = moment - DAYS_OF_HISTORY
@@ -264,8 +189,7 @@ def read_of(database: AlertDatabase, detector: Detector, moment: float) -> int:
 
 def measure_archive(database: AlertDatabase, detectors: int, visits: int) -> Archived:
     """A history that is read from the store, and then, published and removed there, from the archive."""
-    definitions = adapter.ApdbSchema(SCHEMA, "").tableSchemas
-    observed = [Detector(2000 + number, numpy.random.default_rng(number), definitions) for number in range(detectors)]
+    observed = observers(2000, detectors)
 
     def reads(visit: int) -> tuple[float, int]:
         taken, rows = [], 0
@@ -301,47 +225,71 @@ class Cadence:
     read: list[float] = field(default_factory=list)
     store: list[float] = field(default_factory=list)
     asked: list[float] = field(default_factory=list)
+    taken: list[float] = field(default_factory=list)
     missed: int = 0
+    # Rows in the archive before; rows and seconds of detectors' reads before anybody else does anything.
+    archived: int = 0
+    quiet_rows: int = 0
+    quiet: list[float] = field(default_factory=list)
 
 
-def measure_cadence(database: AlertDatabase, visits: int, seconds: float, users: int = 20) -> Cadence:
-    """Visits of the whole camera, one every so many seconds, while users ask for cones and light curves."""
-    definitions = adapter.ApdbSchema(SCHEMA, "").tableSchemas
-    observed = [Detector(3000 + number, numpy.random.default_rng(number), definitions) for number in range(DETECTORS_OF_THE_CAMERA)]
-    measured, ended = Cadence(visits, seconds), threading.Event()
-    for number, detector in enumerate(observed):
-        moment, frames = detector.visit(0)
-        database.store(moment, **tables_of(frames))
-        if number % 20 == 0:
-            print(f"detector {number} of the first visit", flush=True)
+def reseed(program: Path, data: Path, name: str, detectors: list[Detector], visits: int) -> int:
+    """Gives an alert database a history of so many visits in the archive, by a release: the rows of that."""
+    with tempfile.TemporaryDirectory(prefix="release_", dir=data) as place:
+        begun = time.perf_counter()
+        rows = write_release(Path(place) / "release", detectors, visits)
+        print(f"a release of {sum(rows.values()):,} rows is written, {time.perf_counter() - begun:.0f} s", flush=True)
+        cut = FIRST_TIME + (visits - 0.5) * CADENCE
+        command = [program, "alerts", "reseed", name, "--data", data, "--release", Path(place) / "release", "--cut", repr(cut)]
+        subprocess.run(list(map(str, command)), check=True, stdout=subprocess.DEVNULL)
+        print(f"the database is reseeded with it, {time.perf_counter() - begun:.0f} s", flush=True)
+    return sum(rows.values())
+
+
+def measure_cadence(
+    database: AlertDatabase, observed: list[Detector], first: int, archived: int, visits: int, seconds: float, users: int = 20
+) -> Cadence:
+    """Visits of all detectors, one every so many seconds in a night after a history, while users ask for cones and light curves."""
+    measured, ended = Cadence(visits, seconds, archived=archived), threading.Event()
+    night = FIRST_TIME + first * CADENCE
+    moment, frames = visit_of(observed, first, night)
+    database.store(moment, **tables_of(frames))
     database.publish()
+    for detector in observed[:10] * 3:
+        begun = time.perf_counter()
+        measured.quiet_rows += read_of(database, detector, moment)
+        measured.quiet.append(time.perf_counter() - begun)
+    failures: list[BaseException] = []
 
     def user(number: int) -> None:
         rng = numpy.random.default_rng(number)
         while not ended.is_set():
             detector = observed[rng.integers(len(observed))]
-            ra, dec = detector.place()
-            key = detector.number * 10**8 + int(rng.integers(VARIABLE))
+            (ra, dec), (east, north) = detector.corner, rng.uniform(0, WIDTH, 2)
+            key = detector.variable(int(rng.integers(VARIABLE)))
             query = rng.choice(
                 [
-                    f"SELECT * FROM DiaObjectLast WHERE scisql_s2PtInCircle(ra, `dec`, {ra}, {dec}, 0.02) = 1",
+                    f"SELECT * FROM DiaObjectLast WHERE scisql_s2PtInCircle(ra, `dec`, {ra + east}, {dec + north}, 0.02) = 1",
                     f"SELECT midpointMjdTai, psfFlux FROM DiaSource WHERE diaObjectId = {key} ORDER BY midpointMjdTai",
                 ]
             )
             body = json.dumps({"statement": str(query), "database": database.name}).encode()
             begun = time.perf_counter()
-            with urllib.request.urlopen(f"{database.url}/sql?format=csv", body, timeout=600) as response:
-                response.read()
+            try:
+                with urllib.request.urlopen(f"{database.url}/sql?format=csv", body, timeout=600) as response:
+                    response.read()
+            except OSError as error:
+                failures.append(error)
+                return
             measured.asked.append(time.perf_counter() - begun)
-            time.sleep(1.0)
+            ended.wait(1.0)
 
-    def client(found: list[Any], mine: int, taken: list[tuple[float, float]]) -> None:
+    def client(moment: float, exposures: list[dict[str, pa.Table]], mine: int, taken: list[tuple[float, float]]) -> None:
         for number in range(mine, len(observed), 2):
-            moment, tables = found[number]
             begun = time.perf_counter()
             read_of(database, observed[number], moment)
             read = time.perf_counter()
-            database.store(moment, **tables)
+            database.store(moment, **exposures[number])
             taken.append((read - begun, time.perf_counter() - read))
 
     asking = [threading.Thread(target=user, args=(number,)) for number in range(users)]
@@ -349,23 +297,40 @@ def measure_cadence(database: AlertDatabase, visits: int, seconds: float, users:
         thread.start()
     due = time.monotonic()
     for visit in range(1, visits + 1):
-        found = [(moment, tables_of(frames)) for moment, frames in (detector.visit(visit) for detector in observed)]
+        moment, exposures = exposures_of(observed, first + visit, night + visit * seconds / 86400)
         time.sleep(max(0.0, due - time.monotonic()))
         begun, taken = time.monotonic(), []
-        clients = [threading.Thread(target=client, args=(found, mine, taken)) for mine in range(2)]
+        clients = [threading.Thread(target=client, args=(moment, exposures, mine, taken)) for mine in range(2)]
         for thread in clients:
             thread.start()
         for thread in clients:
             thread.join()
+        if len(taken) != len(observed) or failures:
+            ended.set()
+            raise SystemExit(f"visit {visit}: {len(taken)} of {len(observed)} detectors were read and stored; users: {failures}")
         measured.read += [read for read, _ in taken]
         measured.store += [store for _, store in taken]
-        measured.missed += time.monotonic() - begun > seconds
+        measured.taken.append(time.monotonic() - begun)
+        measured.missed += measured.taken[-1] > seconds
         due = max(due + seconds, begun)
-        print(f"visit {visit}: {time.monotonic() - begun:.1f} s", flush=True)
+        print(f"visit {visit}: {measured.taken[-1]:.1f} s", flush=True)
     ended.set()
     for thread in asking:
         thread.join()
+    if failures:
+        raise SystemExit(f"users' queries failed: {failures}")
     return measured
+
+
+@dataclass
+class Measured:
+    """What was measured, by the store."""
+
+    history: dict[str, dict[str, Times]] = field(default_factory=dict)
+    camera: dict[str, dict[str, float]] = field(default_factory=dict)
+    archived: dict[str, Archived] = field(default_factory=dict)
+    cadence: dict[str, Cadence] = field(default_factory=dict)
+    merge: dict[str, Merge] = field(default_factory=dict)
 
 
 def quantile(values: list[float], share: float) -> float:
@@ -388,29 +353,33 @@ def report_archived(archives: dict[str, Archived]) -> list[str]:
 
 def report_cadence(cadences: dict[str, Cadence]) -> list[str]:
     rows = [
-        [store, str(it.visits), *(f"{quantile(values, 0.99):.3f}" for values in (it.read, it.store, it.asked)), str(it.missed)]
+        [
+            store,
+            f"{it.archived:,}",
+            str(it.visits),
+            f"{it.quiet_rows / len(it.quiet):,.0f}",
+            f"{sum(it.quiet) / it.quiet_rows * 1e6:.2f}",
+            *(f"{quantile(values, 0.99):.3f}" for values in (it.read, it.store, it.asked)),
+            f"{max(it.taken):.1f}",
+            str(it.missed),
+        ]
         for store, it in cadences.items()
     ]
     seconds = next(iter(cadences.values())).seconds
+    headings = ["store", "rows in the archive before", "visits", "rows of a read", "µs a row, alone", "a detector's read", "a detector's store"]
+    headings += ["a user's query", "the longest visit", "visits that took longer"]
     return [
         f"All detectors every {seconds:g} s, by two clients, beside 20 users who ask for cones and light curves; seconds, of 99 in 100:",
         "",
-        *markdown_table(["store", "visits", "a detector's read", "a detector's store", "a user's query", "visits that took longer"], rows),
+        *markdown_table(headings, rows),
         "",
     ]
 
 
-def report(results: dict[str, tuple[dict[str, Times], dict[str, float]]], detectors: int, visits: int) -> str:
-    lines = ["# The nightly alert database", "", "Written by `make bench-level1`; see [README.md](README.md).", ""]
-    machine = describe(BENCH)
-    lines.append(
-        f"{date.today()}, {machine['processor']}, {machine['memory']}. {detectors} detectors, {visits} visits {CADENCE} days apart, each of {VARIABLE + FALSE} sources and as"
-        " many versions of objects, in the columns of the field's schema (lsst-sdm-schemas). Both systems are driven through"
-        " `lsst.dax.apdb.Apdb` by one client with the same data frames, in turns; medians in milliseconds for one detector."
-    )
+def report_history(histories: dict[str, dict[str, Times]], detectors: int, visits: int) -> list[str]:
     late = range(visits - EARLY, visits)
-    rows = []
-    for store, (times, _) in results.items():
+    rows, costs = [], []
+    for store, times in histories.items():
         for what, which, when in (
             ("a store", "store", late),
             (f"a read, {EARLY} visits of history", "read", range(EARLY, 2 * EARLY)),
@@ -418,70 +387,127 @@ def report(results: dict[str, tuple[dict[str, Times], dict[str, float]]], detect
         ):
             ours, theirs = (times[name].median(which, when) * 1e3 for name in ("meridian", "peer"))
             rows.append([store, what, f"{ours:.1f}", f"{theirs:.1f}", f"{theirs / ours:.1f} x"])
-    lines += ["", *markdown_table(["store", "what", "Meridian", "lsst.dax.apdb", "ratio"], rows)]
-    for store, (times, _) in results.items():
-        ours = times["meridian"]
+        meridian = times["meridian"]
         cost = {
-            when: ours.median("read", visits_of) / statistics.mean(ours.rows[visit] / detectors for visit in visits_of)
+            when: meridian.median("read", visits_of) / statistics.mean(meridian.rows[visit] / detectors for visit in visits_of)
             for when, visits_of in (("early", range(EARLY, 2 * EARLY)), ("late", late))
         }
-        lines.append(
+        costs.append(
             f"With {store}, a row that Meridian returned took {cost['early'] * 1e6:.2f} µs with {EARLY} visits of history and"
             f" {cost['late'] * 1e6:.2f} µs with {visits - EARLY} ({cost['late'] / cost['early']:.2f} x)."
         )
-    rows = []
-    for store, (_, camera) in results.items():
-        rows.append([store, f"{camera['rows']:,.0f}", f"{camera['store']:.2f}", f"{camera['read']:.2f}"])
-    lines += [
+    return [
+        f"{detectors} detectors, {visits} visits {CADENCE} days apart. Both systems are driven through `lsst.dax.apdb.Apdb` by one client with the same"
+        " data frames, in turns; medians in milliseconds for one detector.",
         "",
-        f"A visit of all {DETECTORS_OF_THE_CAMERA} detectors by Meridian's own client, two at a time, of fields with two visits of history:",
+        *markdown_table(["store", "what", "Meridian", "lsst.dax.apdb", "ratio"], rows),
+        *costs,
+        "",
+    ]
+
+
+def report_camera(cameras: dict[str, dict[str, float]]) -> list[str]:
+    detectors = next(iter(cameras.values()))["detectors"]
+    rows = [[store, f"{it['rows']:,.0f}", f"{it['store']:.2f}", f"{it['read']:.2f}"] for store, it in cameras.items()]
+    return [
+        f"A visit of all {detectors:.0f} detectors by Meridian's own client, two at a time, of fields with two visits of history:",
         "",
         *markdown_table(["store", "rows stored", "store, s", "read, s"], rows),
         "",
     ]
-    return "\n".join(lines)
 
 
-def main() -> None:
+def report(measured: Measured, arguments: argparse.Namespace) -> str:
+    machine = describe(BENCH)
+    lines = [
+        "# The nightly alert database",
+        "",
+        "Written by `make bench-level1`; see [README.md](README.md).",
+        "",
+        f"{date.today()}, {machine['processor']}, {machine['memory']}. Each visit of a detector has {VARIABLE + FALSE} sources and as many versions of"
+        " objects, in the columns of the field's schema (lsst-sdm-schemas).",
+        "",
+    ]
+    lines += report_history(measured.history, arguments.detectors, arguments.visits) if measured.history else []
+    lines += report_camera(measured.camera) if measured.camera else []
+    lines += report_archived(measured.archived) if measured.archived else []
+    lines += report_cadence(measured.cadence) if measured.cadence else []
+    lines += report_merge(measured.merge) if measured.merge else []
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+PARTS = ("history", "camera", "archived", "cadence", "merge")
+
+
+def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench/level1", description=__doc__)
     parser.add_argument("--meridian", type=Path, default=BENCH.parent / "target" / "release" / "meridian", help="the program, a release build")
+    parser.add_argument("--only", nargs="+", choices=PARTS, help="measure these alone; by default what the other options give visits or rows")
     parser.add_argument("--visits", type=int, default=155, help="visits of each detector")
     parser.add_argument("--detectors", type=int, default=3, help="detectors that are observed")
     parser.add_argument("--archived-visits", type=int, default=152, help="visits of a history in the archive, a year by default; 0 for none")
     parser.add_argument("--cadence-visits", type=int, default=0, help="visits of the whole camera beside users, 100 are an hour; none by default")
     parser.add_argument("--cadence", type=float, default=39.0, help="seconds between these visits")
+    parser.add_argument("--release-visits", type=int, default=0, help="visits that a release has put into the archive before them: 150 are a year")
+    parser.add_argument("--camera-detectors", type=int, default=DETECTORS_OF_THE_CAMERA, help="detectors of the whole camera")
+    parser.add_argument("--merged-rows", type=int, default=0, help="rows that are merged beside stores; none by default")
+    parser.add_argument("--idle-stores", type=int, default=189, help="stores without a merge, with which those beside it are compared")
     parser.add_argument("--stores", nargs="+", choices=["sqlite", "postgres"], default=["sqlite", "postgres"])
     parser.add_argument("--output", type=Path, default=BENCH / "LEVEL1.md", help="the report")
     arguments = parser.parse_args()
+    if arguments.only is None:
+        given = {"archived": arguments.archived_visits, "cadence": arguments.cadence_visits, "merge": arguments.merged_rows}
+        arguments.only = [part for part in PARTS if given.get(part, 1)]
+    return arguments
+
+
+def measure(arguments: argparse.Namespace, store: str, stack: ExitStack, measured: Measured) -> None:
+    """Measures with one store."""
+    program, only = arguments.meridian, arguments.only
+    directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="level1_")))
+    ours = stack.enter_context(private_postgres("-c", "shared_buffers=512MB")) if store == "postgres" else None
+    for name in ("history", "camera"):
+        create(program, directory, name, ours)
+    for name in ("archived", "cadence", "merge"):
+        create(program, directory, name, ours, "--replica", "--keep-nights", "100000")
+    if "history" in only or "camera" in only:
+        with server(program, directory) as url:
+            if "history" in only:
+                theirs = f"sqlite:///{directory}/peer.db"
+                if store == "postgres":
+                    theirs = stack.enter_context(private_postgres("-c", "shared_buffers=512MB")).replace("postgres://", "postgresql+psycopg2://")
+                config = adapter.MeridianApdbConfig(url=url, database="history", schema_file=SCHEMA, ss_schema_file="")
+                peer = ApdbSql.init_database(theirs, schema_file=SCHEMA, ss_schema_file="", dia_object_index="last_object_table")
+                apdbs = {"meridian": Apdb.from_config(config), "peer": Apdb.from_config(peer)}
+                measured.history[store] = measure_history(apdbs, arguments.detectors, arguments.visits)
+            if "camera" in only:
+                measured.camera[store] = measure_camera(AlertDatabase(url, "camera"), observers(1000, arguments.camera_detectors), clients=2)
+    if "archived" in only:
+        with server(program, directory) as url:
+            database = AlertDatabase(url, "archived")
+            measured.archived[store] = measure_archive(database, arguments.detectors, arguments.archived_visits)
+    if "cadence" in only:
+        observed, first, rows = observers(3000, arguments.camera_detectors), arguments.release_visits, 0
+        if first:
+            rows = reseed(program, directory, "cadence", observed, first)
+        with server(program, directory) as url:
+            database = AlertDatabase(url, "cadence")
+            measured.cadence[store] = measure_cadence(database, observed, first, rows, arguments.cadence_visits, arguments.cadence)
+    if "merge" in only:
+        # Nobody else merges.
+        with server(program, directory, "--compact-every", "off") as url:
+            database, observed = AlertDatabase(url, "merge"), observers(5000, arguments.camera_detectors)
+            pace = arguments.cadence / arguments.camera_detectors
+            measured.merge[store] = measure_merge(program, directory, database, observed, arguments.merged_rows, arguments.idle_stores, pace)
+
+
+def main() -> None:
+    arguments, measured = options(), Measured()
     adapter.install()
-    results, archives, cadences = {}, {}, {}
     for store in arguments.stores:
         with ExitStack() as stack:
-            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="level1_")))
-            ours = theirs = None
-            theirs_url = f"sqlite:///{directory}/peer.db"
-            if store == "postgres":
-                ours = stack.enter_context(private_postgres("-c", "shared_buffers=512MB"))
-                theirs = stack.enter_context(private_postgres("-c", "shared_buffers=512MB"))
-                theirs_url = theirs.replace("postgres://", "postgresql+psycopg2://")
-            for name in ("history", "camera"):
-                create(arguments.meridian, directory, name, ours)
-            for name in ("archived", "cadence"):
-                create(arguments.meridian, directory, name, ours, "--replica", "--keep-nights", "100000")
-            url = stack.enter_context(server(arguments.meridian, directory))
-            config = adapter.MeridianApdbConfig(url=url, database="history", schema_file=SCHEMA, ss_schema_file="")
-            peer = ApdbSql.init_database(theirs_url, schema_file=SCHEMA, ss_schema_file="", dia_object_index="last_object_table")
-            apdbs = {"meridian": Apdb.from_config(config), "peer": Apdb.from_config(peer)}
-            history = measure_history(apdbs, arguments.detectors, arguments.visits)
-            results[store] = (history, measure_camera(AlertDatabase(url, "camera"), clients=2))
-            if arguments.archived_visits:
-                archives[store] = measure_archive(AlertDatabase(url, "archived"), arguments.detectors, arguments.archived_visits)
-            if arguments.cadence_visits:
-                cadences[store] = measure_cadence(AlertDatabase(url, "cadence"), arguments.cadence_visits, arguments.cadence)
-    lines = [report(results, arguments.detectors, arguments.visits)]
-    lines += report_archived(archives) if archives else []
-    lines += report_cadence(cadences) if cadences else []
-    text = "\n".join(lines).rstrip("\n") + "\n"
+            measure(arguments, store, stack, measured)
+    text = report(measured, arguments)
     arguments.output.write_text(text)
     print(text)
 
