@@ -33,7 +33,7 @@ SCHEMA = ROOT / "tests" / "level1" / "schema.yaml"
 STORES = ["sqlite", "postgres"]
 SEEDS = [1, 2, 3]
 ROUNDS = 120
-KILLS = 12
+KILLS = int(os.environ.get("MERIDIAN_ALERTS_KILLS", "12"))
 
 
 @pytest.fixture(scope="module")

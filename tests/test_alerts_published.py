@@ -16,6 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pymysql
 import pytest
 
@@ -195,6 +196,51 @@ def check_restrictions(server: Server, connection: pymysql.connections.Connectio
 def state_of(connection: pymysql.connections.Connection, table: str, condition: str) -> list[tuple[Any, ...]]:
     named = ", ".join(f"`{column}`" for column in PUBLISHED_COLUMNS[table])
     return sorted(ask(connection, f"SELECT {named} FROM {table} {condition}"), key=repr)
+
+
+# Rows in an order, groups, a join, and a cone.
+AS_OF_STATEMENTS = (
+    "SELECT * FROM DiaObject ORDER BY diaObjectId, validityStartMjdTai",
+    "SELECT * FROM DiaSource ORDER BY diaSourceId",
+    "SELECT * FROM DiaForcedSource ORDER BY diaObjectId, visit, detector",
+    "SELECT diaObjectId, COUNT(*) AS n, MAX(midpointMjdTai) AS last FROM DiaSource GROUP BY diaObjectId ORDER BY diaObjectId",
+    "SELECT o.diaObjectId, s.diaSourceId, s.ra FROM DiaObjectLast o JOIN DiaSource s ON o.diaObjectId = s.diaObjectId ORDER BY s.diaSourceId",
+    f"SELECT diaObjectId FROM DiaObjectLast WHERE scisql_s2PtInCircle(ra, `dec`, 0.1, {DEC - 0.2}, 0.4) = 1 ORDER BY diaObjectId",
+)
+
+
+def answers_as_of(server: Server, at: str) -> list[bytes | pa.Table]:
+    """Answers as of a time: their bytes, and of Arrow the values (what is behind a NULL is nobody's)."""
+    found: list[bytes | pa.Table] = []
+    for statement in AS_OF_STATEMENTS:
+        for form in ("csv", "json", "arrow"):
+            body = json.dumps({"statement": statement, "database": "prompt", "as_of": at}).encode()
+            with urllib.request.urlopen(server.url("/sql", format=form), body, timeout=120) as response:
+                answer = response.read()
+            found.append(pa.ipc.open_stream(answer).read_all() if form == "arrow" else answer)
+    return found
+
+
+def test_answers_as_of_a_time_stay_the_same_bytes(meridian: Meridian, tmp_path: Path) -> None:
+    """Whatever is merged, reassigned, withdrawn, closed and stored afterwards."""
+    create(meridian, tmp_path)
+    with serving(meridian, tmp_path) as server:
+        night = Night(server, 12)
+        wanted: dict[str, list[bytes | pa.Table]] = {}
+        for _ in range(2):
+            night.change(20)
+            night.publish(server)
+            at = night.history[-1][0]
+            wanted[at] = answers_as_of(server, at)
+        assert len({answers[3] for answers in wanted.values()}) == 2, "the night has changed something"
+        for is_merged in (True, False):
+            if is_merged:
+                meridian.must("compact", "--data", tmp_path, "--db", "prompt", "--all")
+            else:
+                night.change(20)
+                night.publish(server)
+            for at, answers in wanted.items():
+                assert answers_as_of(server, at) == answers, (is_merged, at)
 
 
 def test_killed_publications_are_whole_and_once(meridian: Meridian, tmp_path: Path) -> None:
