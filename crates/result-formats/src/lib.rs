@@ -7,6 +7,7 @@ mod delimited;
 mod field_element;
 mod fits;
 pub mod nested;
+mod shown;
 mod value_form;
 mod voparquet;
 
@@ -188,7 +189,7 @@ impl<W: Write + Send> ResultWriter<W> {
                     writer.flush()?;
                 }
             }
-            Encoder::Arrow(writer) => writer.write(batch)?,
+            Encoder::Arrow(writer) => writer.write(&shown::only_shown(batch)?)?,
             Encoder::Fits(writer) => writer.write(batch)?,
         }
         Ok(())
