@@ -4,6 +4,7 @@
 - Each `.rs` file opens with `//!`, and has at most MOST_LINES lines before its tests.
 - No `#[should_panic]`, `todo!`, `unimplemented!` or `dbg!`, and no `#[ignore]` without a written reason.
 - Relative links in `.md` files lead to a file that is there, and to a heading that is there.
+- What ARCHITECTURE.md names in backticks (files, types, functions) is there.
 - In the crates that write a data directory, files and directories are made by `catalog::writable_file` and
   `catalog::make_directories` alone, which give them their modes.
 - No path of somebody's machine.
@@ -31,6 +32,12 @@ MACHINE_PATH = re.compile(r"(?<![\w.~}*-])/(work|root|home|Users)/[\w.]")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+NAMED = re.compile(r"`([^`\n]+)`")
+# What the map names: words of code, as `Session::plan` and `check()`, and paths, as `http/tap` and `plan.rs`.
+IN_CODE = re.compile(r"[A-Za-z_]\w*(::\w+)*(\(\))?")
+IN_TREE = re.compile(r"[\w.-]+(/[\w.-]+)*/?")
+# Names of libraries that the map says are not used.
+LIBRARIES = {"HttpConnector"}
 TESTS_BEGIN = re.compile(r"^#\[cfg\(test\)\]\n(?:#\[.*\n)*mod \w+ \{", re.MULTILINE)
 TEXT_SUFFIXES = {".rs", ".md", ".py", ".toml", ".sql", ".json", ".yml", ".yaml", ".html", ".js", ".css", ".proto", ""}
 
@@ -87,6 +94,25 @@ def check_links(path: Path, text: str) -> Iterator[tuple[int, str]]:
             yield line_of(text, match.start()), f"links to #{anchor}, a heading that is not there"
 
 
+def check_map(path: Path, text: str) -> Iterator[tuple[int, str]]:
+    """Files, types and functions that the map of the code names and that are not there, each with its line."""
+    paths = [other.relative_to(ROOT).as_posix() for other in files()]
+    code = "\n".join(other.read_text(encoding="utf-8", errors="replace") for other in files() if other.suffix in {".rs", ".py", ".toml", ""})
+    words = set(re.findall(r"\w+", code))
+    for match in NAMED.finditer(FENCE.sub(lambda block: "\n" * block.group(0).count("\n"), text)):
+        name = match.group(1)
+        if IN_CODE.fullmatch(name):
+            is_there = set(re.findall(r"\w+", name)) <= words | LIBRARIES
+        elif IN_TREE.fullmatch(name) and re.search(r"[./]", name):
+            within = f"/{name.strip('/')}"
+            in_crate = "/{}/src/{}".format(*name.strip("/").split("/", 1)) if "/" in name.strip("/") else within
+            is_there = any(end in f"/{other}" for other in paths for end in (within, in_crate)) or name in code
+        else:
+            continue
+        if not is_there:
+            yield line_of(text, match.start()), f"names {name}, which is not there"
+
+
 def check(path: Path) -> Iterator[tuple[int, str]]:
     """All objections to one file."""
     try:
@@ -99,6 +125,8 @@ def check(path: Path) -> Iterator[tuple[int, str]]:
         yield from check_rust(path.relative_to(ROOT), text)
     elif path.suffix == ".md":
         yield from check_links(path, text)
+        if path == ROOT / "ARCHITECTURE.md":
+            yield from check_map(path, text)
 
 
 def main() -> int:
