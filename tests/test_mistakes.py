@@ -37,11 +37,27 @@ MISTAKES = [
     Mistake("wrong database", "SELECT * FROM othr.Filter", 1146, "othr", ("no database othr", "did you mean other?")),
     Mistake("no database chosen", "SELECT ra FROM Object", 1046, "Object", ("no database is chosen", "databases here: other, sky"), None),
     Mistake("column of two tables", "SELECT 1 FROM Object a, Object b WHERE ra > 1", 1052, "ra", ("more than one", "table.ra")),
+    Mistake("table that is not in the FROM", "SELECT ra FROM Object WHERE Filter.ra > 1", 1054, "Filter", ("no table Filter in the FROM", "tables here: Object")),
+    Mistake("table that has another name", "SELECT o.ra FROM Object o WHERE Object.ra > 1", 1054, "Object", ("no table Object in the FROM", "tables here: o", "as in Object AS o")),
+    Mistake("all columns of no table", "SELECT f.* FROM Object o", 1051, "f", ("no table f in the FROM",)),
+    Mistake("column of the other table", "SELECT o.ra, o.filterName FROM Object o, other.Filter f", 1054, "filterName", ("no column filterName in o", "f has one")),
+    Mistake("name of the list in WHERE", "SELECT ra + 1 AS shifted FROM Object WHERE shifted > 1", 1054, "shifted", ("WHERE decides before that", "HAVING")),
+    Mistake("name of the list in the list", "SELECT ra + 1 AS shifted, shifted * 2 FROM Object", 1054, "shifted", ("the list cannot use it", "subquery")),
+    Mistake("place of no column", "SELECT ra FROM Object ORDER BY 9", 1054, "9", ("ORDER BY 9", "has 1 column")),
+    Mistake("group of no column", "SELECT ra, decl FROM Object GROUP BY 9", 1054, "9", ("GROUP BY 9", "has 2 columns")),
     Mistake("sexagesimal text", "SELECT ra FROM Object WHERE scisql_angSep(ra, decl, '10:42:44', 41) < 1", 1525, "'10:42:44'", ("decimal degrees", "160.683333", "10.712222")),
     Mistake("sexagesimal number", "SELECT ra FROM Object WHERE ra > 10:42:44", 1064, ":", ("decimal degrees", "160.683333")),
     Mistake("hours and minutes", "SELECT ra FROM Object WHERE ra > 10h42m", 1054, "10h42m", ("decimal degrees", "160.500000")),
     Mistake("missing quote", "SELECT ra FROM Object WHERE class = 'star", 1064, "'", ("no closing quote",)),
     Mistake("text without quotes", "SELECT ra FROM Object WHERE class = star", 1054, "star", ("in quotes, as 'star'",)),
+    Mistake("typographic quotes", "SELECT ra FROM Object WHERE class = ‘star’", 1054, "‘star’", ("typographic quotes", "as 'star'")),
+    Mistake("mathematical sign", "SELECT ra FROM Object WHERE ra ≥ 10", 1064, "≥", ("did you mean >= ?",)),
+    Mistake("decimal comma", "SELECT ra FROM Object WHERE ra > 10,5", 1064, ",", ("decimal point",)),
+    Mistake("power", "SELECT ra ** 2 FROM Object", 1064, "*", ("POW(x, y)",)),
+    Mistake("missing parenthesis", "SELECT (ra + 1 FROM Object", 1064, "F", ("no ) before this clause",)),
+    Mistake("parenthesis too many", "SELECT ra FROM Object)", 1064, ")", ("a ) too many",)),
+    Mistake("IN without parentheses", "SELECT ra FROM Object WHERE class IN 'star'", 1064, "'", ("list in parentheses",)),
+    Mistake("file of results", "SELECT ra FROM Object INTO OUTFILE 'ra.csv'", 1064, "O", ("meridian sql --output",)),
     Mistake("DISTINCT in another order", "SELECT DISTINCT class FROM Object ORDER BY ra + 1", 3065, "ORDER", ("not in its list", "GROUP BY")),
     Mistake("missing GROUP BY", "SELECT class, count(*) FROM Object", 1140, "class", ("class stands beside an aggregate", "GROUP BY class", "min(class)")),
     Mistake("HAVING of a plain column", "SELECT count(*) FROM Object HAVING ra > 1", 1463, "ra", ("not grouped by", "GROUP BY ra")),
@@ -54,6 +70,8 @@ MISTAKES = [
     Mistake("a circle without its radius", "SELECT ra FROM Object WHERE scisql_s2PtInCircle(ra, decl, 1, 2) = 1", 1582, "scisql_s2PtInCircle", ("ra, dec, radius (degrees)",)),
     Mistake("a seed of random numbers", "SELECT ra FROM Object ORDER BY rand(5)", 1582, "rand", ("CRC32(key) % 100 = 0",)),
     Mistake("unknown function without a like", "SELECT array_prepent(ra) FROM Object", 1305, "array_prepent", ("docs/sql.md",)),
+    Mistake("function of another database", "SELECT len(class) FROM Object", 1305, "len", ("CHAR_LENGTH does the same here",)),
+    Mistake("cone of another database", "SELECT ra FROM Object WHERE q3c_radial_query(ra, decl, 10, 5, 1)", 1305, "q3c_radial_query", ("scisql_s2PtInCircle does the same here",)),
     Mistake("too few arguments", "SELECT scisql_angSep(ra, decl, 10) FROM Object", 1582, "scisql_angSep", ("takes 4 arguments, and 3 are given",)),
     Mistake("too few arguments of one of MySQL's", "SELECT CONV(class, 10) FROM Object", 1582, "CONV", ("does not take 2 arguments",)),
     Mistake("ADQL's geometry", "SELECT ra FROM Object WHERE 1 = CONTAINS(POINT(ra, decl), CIRCLE(1, 2, 3))", 1305, "POINT", ("--dialect adql", "scisql_s2PtInCircle")),
@@ -70,6 +88,7 @@ MISTAKES = [
     Mistake("missing AND", "SELECT ra FROM Object WHERE ra > 1 decl < 2", 1064, "d", ("a keyword such as AND is missing",)),
     Mistake("IS with a text", "SELECT ra FROM Object WHERE class IS NOT 'star'", 1064, "'", ("compare with = or <>",)),
     Mistake("names in brackets", "SELECT ra FROM [Object]", 1064, "[", ("backticks",)),
+    Mistake("column in brackets", "SELECT decl, [ra] FROM Object", 1064, "[", ("backticks",)),
     Mistake("reserved word as a name", "SELECT ra select FROM Object", 1064, "s", ("backticks", "word of the language")),
     Mistake("sides of a UNION", "SELECT ra FROM Object UNION SELECT ra, decl FROM Object", 1222, "UNION", ("different numbers of columns",)),
     Mistake("subquery of two columns", "SELECT (SELECT ra, decl FROM Object) AS pair", 1241, "SELECT", ("several columns where one is expected",)),
@@ -134,12 +153,21 @@ def test_there_are_enough_of_them() -> None:
 
 
 def test_a_name_in_quotes_that_is_compared_with_a_number_is_warned_of(meridian: Meridian, data: Path, server: Server) -> None:
-    statement = 'SELECT ra FROM Object WHERE "g-mag" < 15'
-    outcome = meridian.run("sql", "--data", data, "--db", "sky", statement)
-    assert outcome.status == 0
-    assert "warning 1292" in outcome.stderr and "in backticks" in outcome.stderr
+    for name in ["V mag", "RA (J2000)", "Dec [deg]", "g-mag"]:
+        statement = f'SELECT ra FROM Object WHERE "{name}" < 15'
+        outcome = meridian.run("sql", "--data", data, "--db", "sky", statement)
+        assert outcome.status == 0
+        assert "warning 1292" in outcome.stderr and "in backticks" in outcome.stderr
     with server.connect(database="sky") as connection, connection.cursor() as cursor:
         cursor.execute(statement)
         cursor.execute("SHOW WARNINGS")
         ((level, number, sentence),) = cursor.fetchall()
     assert (level, number) == ("Warning", 1292) and "in backticks" in sentence
+
+
+def test_texts_of_national_characters_are_texts(meridian: Meridian, data: Path) -> None:
+    """`N'star'` was answered by the name of a type of the parser's."""
+    for dialect in ("mysql", "adql"):
+        statement = "SELECT ra FROM Object WHERE class = N'star'"
+        outcome = meridian.must("sql", "--data", data, "--db", "sky", "--dialect", dialect, "--format", "csv", "--quiet", statement)
+        assert outcome.text.splitlines() == ["ra", "10.5"]

@@ -7,7 +7,9 @@ use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::sql::sqlparser::tokenizer::Location;
 
 use crate::fold::{Places, fold_word};
-use crate::{Dialect, ErrorCode, MatchFunction, functions, mistakes, temporary_files};
+use crate::{
+    Dialect, ErrorCode, MatchFunction, column_mistakes, functions, mistakes, temporary_files,
+};
 
 /// A query that cannot be run, with the place of the mistake where it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -196,15 +198,7 @@ impl SqlError {
             SchemaError::FieldNotFound {
                 field,
                 valid_fields,
-            } => {
-                let mut names: Vec<String> = Vec::new();
-                for name in valid_fields.iter().map(|c| declared(&c.name)) {
-                    if !names.contains(&name) {
-                        names.push(name);
-                    }
-                }
-                Self::no_column(sql, &field.name, &names)
-            }
+            } => column_mistakes::no_column(sql, field, valid_fields, declared),
             SchemaError::AmbiguousReference { field } => {
                 let name = typed(sql, &field.name);
                 let sentence = format!(
@@ -221,33 +215,6 @@ impl SqlError {
             }
             other => Self::in_words(&other.to_string()),
         }
-    }
-
-    /// None of these columns has this name.
-    fn no_column(sql: &str, name: &str, names: &[String]) -> Self {
-        let typed = typed(sql, name);
-        let place = find_word(sql, name);
-        let before = place.map_or("", |at| sql[..at].trim_end());
-        let is_behind = |word: &str| {
-            let end = before.len().saturating_sub(word.len());
-            before
-                .get(end..)
-                .is_some_and(|it| it.eq_ignore_ascii_case(word))
-        };
-        if names.is_empty() && (is_behind("limit") || is_behind("offset")) {
-            let sentence = format!(
-                "LIMIT and OFFSET take numbers of rows, as in LIMIT 10, and {typed} is none"
-            );
-            return Self::about(sql, name, sentence).with_code(ErrorCode::SYNTAX);
-        }
-        let mut hint = suggestion(name, names).unwrap_or_else(|| listing("columns here", names));
-        if let Some(angle) = mistakes::sexagesimal_hint(name) {
-            hint = angle;
-        } else if before.ends_with(['=', '<', '>']) {
-            hint.push_str(&format!("; a text stands in quotes, as '{typed}'"));
-        }
-        let sentence = format!("there is no column {typed}; {hint}");
-        Self::about(sql, name, sentence).with_code(ErrorCode::NO_COLUMN)
     }
 
     fn from_parser(sql: &str, message: &str) -> Self {
@@ -294,7 +261,10 @@ impl SqlError {
             // Each function of the family `scisql_` is known without it too.
             let plain = |name: &'static str| [name, name.trim_start_matches("scisql_")];
             let names: Vec<String> = documented.flat_map(plain).map(str::to_owned).collect();
-            let hint = suggestion(name, &names);
+            let hint = match functions::same_as(name) {
+                Some(here) => Some(format!("{here} does the same here")),
+                None => suggestion(name, &names),
+            };
             let hint = hint.unwrap_or_else(|| "docs/sql.md lists those that there are".to_owned());
             format!("there is no function {typed}; {hint}")
         };
@@ -501,7 +471,7 @@ pub(crate) fn suggestion(name: &str, candidates: &[String]) -> Option<String> {
     }
 }
 
-fn listing(what: &str, names: &[String]) -> String {
+pub(crate) fn listing(what: &str, names: &[String]) -> String {
     const SHOWN: usize = 12;
     if names.is_empty() {
         return format!("there are no {what}");
@@ -534,7 +504,7 @@ pub(crate) fn find_word_behind(sql: &str, before: &str, name: &str) -> Option<us
 }
 
 /// Finds `name` in `sql` as a whole word, without regard to case.
-fn find_word(sql: &str, name: &str) -> Option<usize> {
+pub(crate) fn find_word(sql: &str, name: &str) -> Option<usize> {
     if name.is_empty() {
         return None;
     }

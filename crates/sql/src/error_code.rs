@@ -116,8 +116,8 @@ codes! {
     OTHER = 1105, "HY000";
     /// A table of this name is there already (`ER_TABLE_EXISTS_ERROR`).
     TABLE_EXISTS = 1050, "42S01";
-    /// No table of this name is there to be dropped (`ER_BAD_TABLE_ERROR`).
-    NO_TABLE_TO_DROP = 1051, "42S02";
+    /// No table of this name is in the FROM, or there to be dropped (`ER_BAD_TABLE_ERROR`).
+    UNKNOWN_TABLE = 1051, "42S02";
     /// More or fewer values than columns (`ER_WRONG_VALUE_COUNT_ON_ROW`).
     WRONG_VALUE_COUNT = 1136, "21S01";
     /// An aggregate where none may be (`ER_INVALID_GROUP_FUNC_USE`).

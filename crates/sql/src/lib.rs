@@ -7,6 +7,7 @@
 mod adql;
 mod areaspec;
 mod as_of;
+mod column_mistakes;
 mod common_columns;
 pub mod connection;
 mod crossmatch;

@@ -97,6 +97,8 @@ pub(crate) fn reworded(sql: &str, message: &str) -> Option<SqlError> {
         return Some(error.pointing_at(sql, place, known.at.len()));
     }
     ungrouped(sql, message)
+        .or_else(|| no_such_place(sql, message))
+        .or_else(|| no_table_of_all(sql, message))
         .or_else(|| wrong_arguments(sql, message))
         .or_else(|| no_number(sql, message))
         .or_else(|| bad_argument(sql, message))
@@ -121,6 +123,42 @@ fn ungrouped(sql: &str, message: &str) -> Option<SqlError> {
             .with_code(code)
             .pointing_at(sql, place, column.len()),
     )
+}
+
+/// A number in ORDER BY or GROUP BY that is the place of no column of the SELECT's list.
+fn no_such_place(sql: &str, message: &str) -> Option<SqlError> {
+    let number_behind = |words: &str| {
+        let (_, rest) = message.split_once(words)?;
+        let end = rest.find(|c: char| !c.is_ascii_digit());
+        Some(&rest[..end.unwrap_or(rest.len())])
+    };
+    let (clause, place, columns) = match number_behind("Order by column out of bounds, specified: ")
+    {
+        Some(place) => ("order", place, number_behind(", max: ")?),
+        None => {
+            let place = number_behind("Cannot find column with position ")?;
+            ("group", place, number_behind("Valid columns: 1 to ")?)
+        }
+    };
+    let plural = if columns == "1" { "" } else { "s" };
+    let sentence = format!(
+        "{} BY {place} is for the column at that place of the SELECT's list, which has {columns} column{plural}",
+        clause.to_uppercase()
+    );
+    let at = find_word_behind(sql, clause, place);
+    let error = SqlError::new(sentence).with_code(ErrorCode::NO_COLUMN);
+    Some(error.pointing_at(sql, at, place.len()))
+}
+
+/// All columns of a table, as `o.*`, that the FROM does not have.
+fn no_table_of_all(sql: &str, message: &str) -> Option<SqlError> {
+    let (_, table) = message.split_once("Invalid qualifier ")?;
+    let table = table.rsplit('.').next()?.trim();
+    let name = typed(sql, table);
+    let sentence = format!(
+        "there is no table {name} in the FROM; one with another name there, as in Object AS o, has that name alone"
+    );
+    Some(SqlError::about(sql, table, sentence).with_code(ErrorCode::UNKNOWN_TABLE))
 }
 
 /// A call with too many or too few arguments, or with arguments of other types.
@@ -288,19 +326,10 @@ pub(crate) fn parser_hint(sql: &str, message: &str, at: usize) -> Option<String>
             .map_or(sql.len(), |end| at + end);
         return sexagesimal_hint(sql.get(start..end)?);
     }
-    let fixed = match found {
-        "=>" => "did you mean >= ?",
-        "=<" => "did you mean <= ?",
-        "[" => {
-            "names in brackets are another database's: write them plain, or in backticks (in ADQL in double quotes)"
-        }
-        _ if message.contains("after IS,") => {
-            "IS is for NULL, TRUE and FALSE: compare with = or <>, as in class <> 'star'"
-        }
-        _ => "",
-    };
-    if !fixed.is_empty() {
-        return Some(fixed.to_owned());
+    if let Some(hint) = sign_hint(found, before, behind, message)
+        .or_else(|| clause_hint(found, previous.unwrap_or_default(), message))
+    {
+        return Some(hint.to_owned());
     }
     let keywords: Vec<String> = KEYWORDS.iter().map(|&word| word.to_owned()).collect();
     let is_keyword = |word: &str| KEYWORDS.iter().any(|it| it.eq_ignore_ascii_case(word));
@@ -331,6 +360,52 @@ pub(crate) fn parser_hint(sql: &str, message: &str, at: usize) -> Option<String>
         format!("{found} does not fit here: an operator, a comma or a keyword such as AND is missing before it")
     })
 }
+
+/// What is said of signs that other languages have, or that are one too many or too few.
+fn sign_hint(found: &str, before: &str, behind: &str, message: &str) -> Option<&'static str> {
+    let ends_statement = message.contains("end of statement");
+    let stands_between_digits = || {
+        let digit = |c: char| c.is_ascii_digit();
+        before.ends_with(digit) && behind.get(1..).is_some_and(|it| it.starts_with(digit))
+    };
+    Some(match found {
+        "=>" | "≥" => "did you mean >= ?",
+        "=<" | "≤" => "did you mean <= ?",
+        "≠" => "did you mean <> ?",
+        "−" | "–" => "did you mean - ?",
+        "[" => BRACKETS,
+        "*" if before.ends_with('*') => "powers are written POW(x, y)",
+        ")" if ends_statement => "there is a ) too many, or the ( is missing that it closes",
+        "," if ends_statement && stands_between_digits() => {
+            "numbers have a decimal point, as in 10.5"
+        }
+        _ => return None,
+    })
+}
+
+/// Names in brackets, as other databases have them.
+pub(crate) const BRACKETS: &str = "names in brackets are another database's: write them plain, or in backticks (in ADQL in double quotes)";
+
+/// What is said of words that do not fit the clause in which they stand.
+fn clause_hint(found: &str, previous: &str, message: &str) -> Option<&'static str> {
+    let is = |word: &str, known: &str| word.eq_ignore_ascii_case(known);
+    let begins_clause = |word: &&str| is(found, word);
+    if message.contains("after IS,") {
+        return Some("IS is for NULL, TRUE and FALSE: compare with = or <>, as in class <> 'star'");
+    }
+    if message.starts_with("Expected: (,") && is(previous, "in") {
+        return Some("IN takes a list in parentheses, as in class IN ('star', 'galaxy')");
+    }
+    if message.starts_with("Expected: ),") && CLAUSES.iter().any(begins_clause) {
+        return Some("the parenthesis that is open here has no ) before this clause");
+    }
+    let writes_file = is(found, "outfile") || is(found, "dumpfile");
+    (writes_file && is(previous, "into"))
+        .then_some("results are written to files by `meridian sql --output FILE`")
+}
+
+/// The words with which the clauses of a query begin.
+const CLAUSES: [&str; 6] = ["FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT"];
 
 /// Whether a word is one of the language, so that it is no name where it stands without quotes.
 fn is_reserved(word: &str) -> bool {

@@ -13,14 +13,16 @@ use std::sync::LazyLock;
 
 use datafusion::functions_window::all_default_window_functions;
 use datafusion::sql::sqlparser::ast::{
-    CeilFloorKind, Cte, DateTimeField, Expr, Function, FunctionArg, FunctionArgumentList,
+    Array, CeilFloorKind, Cte, DateTimeField, Expr, Function, FunctionArg, FunctionArgumentList,
     FunctionArguments, GroupByExpr, GroupByWithModifier, Interval, Join, JoinOperator, LimitClause,
-    LockClause, Query, Select, SelectFlavor, SelectModifiers, SetExpr, Statement, TableAlias,
-    TableAliasColumnDef, TableFactor, TableFunctionArgs, TableWithJoins, Value, ValueWithSpan,
-    Visitor, With,
+    LockClause, Query, Select, SelectFlavor, SelectModifiers, SetExpr, Spanned, Statement,
+    TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, TableWithJoins, Value,
+    ValueWithSpan, Visitor, With,
 };
 
+use crate::fold::Places;
 use crate::functions::arguments;
+use crate::mistakes::BRACKETS;
 use crate::mysql::AGGREGATES;
 use crate::visiting::visit;
 use crate::{Dialect, ErrorCode, SqlError};
@@ -508,11 +510,21 @@ impl Checker<'_> {
                     "texts are compared byte by byte; compare LOWER(text) to disregard case",
                 )
             }
+            Expr::Array(array) if !array.named => {
+                let error = SqlError::new(BRACKETS).with_code(ErrorCode::SYNTAX);
+                Err(error.pointing_at(self.sql, self.bracket_of(array), 1))
+            }
             Expr::Like { any, .. } | Expr::ILike { any, .. } => {
                 self.absent(*any, "LIKE ANY", "join several LIKE with OR")
             }
             _ => Ok(()),
         }
+    }
+
+    /// The byte of the bracket with which a list begins.
+    fn bracket_of(&self, array: &Array) -> Option<usize> {
+        let first = array.elem.first()?.span().start;
+        self.sql[..Places::new(self.sql).byte(first)].rfind('[')
     }
 
     /// A number is one that there is.

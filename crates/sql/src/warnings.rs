@@ -346,7 +346,8 @@ impl RowWarnings {
 /// Whether a text that is used as a number may be meant as the name of a column, as in `"g-mag" < 15`.
 fn may_be_name(text: &str) -> bool {
     const SHORTEST: usize = 3;
-    let of_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let of_name =
+        |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ' ' | '(' | ')' | '[' | ']');
     text.len() >= SHORTEST && text.starts_with(char::is_alphabetic) && text.chars().all(of_name)
 }
 

@@ -420,7 +420,7 @@ pub async fn drop_view(archive: &Archive, database: &str, name: &str) -> Result<
 /// An error of the catalog about a view, with its code.
 fn of_catalog(error: CatalogError) -> EngineError {
     let code = match &error {
-        CatalogError::NoView { .. } => ErrorCode::NO_TABLE_TO_DROP,
+        CatalogError::NoView { .. } => ErrorCode::UNKNOWN_TABLE,
         CatalogError::ViewExists { .. } | CatalogError::TableInTheWay { .. } => {
             ErrorCode::TABLE_EXISTS
         }

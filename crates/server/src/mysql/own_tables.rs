@@ -172,7 +172,7 @@ impl Client {
                 false if if_exists => {}
                 false => {
                     let sentence = format!("there is no table {}", table.shown());
-                    return Err(ClientError::new(ErrorCode::NO_TABLE_TO_DROP, sentence).into());
+                    return Err(ClientError::new(ErrorCode::UNKNOWN_TABLE, sentence).into());
                 }
             }
         }

@@ -57,7 +57,7 @@ async fn change(
             let views: Vec<(String, String)> = views.collect::<Result<_, _>>()?;
             for (database, name) in views {
                 match drop_view(archive, &database, &name).await {
-                    Err(error) if error.code() == ErrorCode::NO_TABLE_TO_DROP && if_exists => {}
+                    Err(error) if error.code() == ErrorCode::UNKNOWN_TABLE && if_exists => {}
                     dropped => dropped?,
                 }
             }

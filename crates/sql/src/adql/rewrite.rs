@@ -112,6 +112,10 @@ impl Rewriter<'_> {
                 escape_char: None,
             },
             Expr::Value(mut value) => {
+                // All text is UTF-8.
+                if let Value::NationalStringLiteral(text) = &mut value.value {
+                    value.value = Value::SingleQuotedString(std::mem::take(text));
+                }
                 // Whole numbers may be written in hexadecimal.
                 if let Value::HexStringLiteral(digits) = &value.value
                     && let Ok(number) = i64::from_str_radix(digits, 16)

@@ -267,7 +267,9 @@ fn subquery(expr: &Expr) -> Option<&Query> {
 
 pub(super) fn literal(value: Value) -> Value {
     match value {
-        Value::DoubleQuotedString(text) => Value::SingleQuotedString(text),
+        Value::DoubleQuotedString(text) | Value::NationalStringLiteral(text) => {
+            Value::SingleQuotedString(text)
+        }
         Value::SingleQuotedByteStringLiteral(bits) => Value::HexStringLiteral(hexadecimal(&bits)),
         other => other,
     }
