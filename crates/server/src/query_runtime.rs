@@ -265,7 +265,7 @@ mod tests {
     async fn work_waits_for_whoever_takes_and_ends_with_them() {
         let given = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&given);
-        let (_workshop, mut receiver) = runtime_and_receiver(move |sender| async move {
+        let (_runtime, mut receiver) = runtime_and_receiver(move |sender| async move {
             loop {
                 sender.send(counted.fetch_add(1, Ordering::SeqCst)).await?;
             }
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_is_an_error_of_that_question_alone() {
+    async fn a_panic_is_an_error_of_that_query_alone() {
         let query_runtime = query_runtime();
         let panics = |panics: bool| async move {
             assert!(!panics, "panicked");

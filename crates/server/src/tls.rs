@@ -241,7 +241,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn both_doors_show_the_certificate() {
+    async fn both_listeners_show_the_certificate() {
         let tls = Tls::read(&files()).unwrap();
         assert_eq!(agreed(tls.for_mysql(), &[]).await, None);
         assert_eq!(

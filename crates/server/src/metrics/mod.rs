@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn statements_are_counted_by_door_kind_and_ending() {
+    fn statements_are_counted_by_protocol_kind_and_ending() {
         let metrics = metrics();
         let begin = |protocol, kind| metrics.begin(protocol, kind, Instant::now());
         let took = Duration::from_millis(3);
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_rows_and_bytes_are_counted_by_door() {
+    fn connections_rows_and_bytes_are_counted_by_protocol() {
         let metrics = metrics();
         let one = metrics.connected(Protocol::Mysql);
         drop(metrics.connected(Protocol::Mysql));
