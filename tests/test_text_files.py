@@ -375,6 +375,25 @@ def write_more(directory: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    ("ra", "dec", "words"),
+    [
+        (["10:42:44", "00 42 44.3"], ["41.5", "42"], (":2: \"10:42:44\"", "--ra", "hourangle")),
+        (["10.5", "11"], ["41.5", "-41d16m09s"], (":3: \"-41d16m09s\"", "--dec", "hourangle")),
+        (["10.5", "--"], ["41.5", "42"], (":3: \"--\"", "--ra", "--null", "--max-errors")),
+    ],
+)
+def test_positions_that_are_texts_are_told_by_their_values(
+    meridian: Meridian, tmp_path: Path, ra: list[str], dec: list[str], words: tuple[str, ...]
+) -> None:
+    """It was said that the column is a text and should be declared as DOUBLE, after which every row was rejected."""
+    file = tmp_path / "stars.csv"
+    file.write_text("id,ra,dec\n" + "".join(f"{n},{a},{d}\n" for n, (a, d) in enumerate(zip(ra, dec, strict=True))))
+    position = ("--key", "id", "--ra", "RA", "--dec", "Dec")
+    rejected = meridian.run("load", "--data", tmp_path / "data", "--db", "d", "--table", "T", *position, file)
+    assert_rejected(rejected, str(file), *words)
+
+
 def test_what_generated_keys_need(meridian: Meridian, tmp_path: Path) -> None:
     position = ("--ra", "ra", "--dec", "dec")
     assert_rejected(load(meridian, tmp_path, NAMED, *position), "--generate-key")

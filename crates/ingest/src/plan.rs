@@ -1,6 +1,7 @@
 //! What a request means for the files at hand: the table's columns and the parts that some of them play.
 
 mod keys;
+mod notes;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -11,11 +12,12 @@ use store::{DirectorIndex, LoadDir};
 use self::keys::{
     NearlyIntegersOf, check_keys, integer_column, of_file, suggest_generated, with_key_for_text,
 };
+use self::notes::Notes;
 use crate::error::IngestError;
 use crate::format::degrees::PositionsInDegrees;
 use crate::format::generated_key::{FileWithKeys, KeyStart};
 use crate::format::text::TextLayout;
-use crate::format::{self, DecidingValue, FileColumns, OddValues, TableFile};
+use crate::format::{self, FileColumns, TableFile};
 use crate::place::child::ChildColumns;
 use crate::position::{PositionColumns, find_column};
 use crate::request::{LoadRequest, PositionUnit};
@@ -88,13 +90,14 @@ impl TablePlan {
             (None, _) => columns_of_files(&files, &names, &request.text_columns)?,
         };
         if request.dry_run {
-            notes.always.append(&mut notes.of_dry_run);
+            notes.tell_all();
         }
         if is_found {
             let left_out = request.inputs.leave_out_cells(&mut columns, request);
             notes.always.extend(left_out);
         }
         check_keys(request, &columns, &nearly_integers)?;
+        notes.check_positions(request, &columns)?;
         let with_key = with_key_for_text(request, kind, &columns);
         if let Some((_, note)) = &with_key {
             notes.always.push(note.clone());
@@ -364,27 +367,8 @@ fn completed(
         declared.clone()
     });
     let columns = columns.collect();
-    let notes = notes_on(found.0, &odd, &decided);
+    let notes = Notes::of_file(found.0, &odd, decided);
     Ok((columns, notes, of_file(found.0, nearly_integers)))
-}
-
-/// What is worth knowing about the columns of a file.
-fn notes_on(file: &Path, odd: &[OddValues], decided: &[DecidingValue]) -> Notes {
-    Notes {
-        always: odd.iter().map(|odd| odd.sentence(file)).collect(),
-        of_dry_run: decided
-            .iter()
-            .map(|decided| decided.sentence(file))
-            .collect(),
-    }
-}
-
-/// What is worth knowing about how columns were found.
-#[derive(Default)]
-struct Notes {
-    always: Vec<String>,
-    /// What would be too much to tell of each load.
-    of_dry_run: Vec<String>,
 }
 
 /// The name of the first file that has rows, and what its columns were found to be.
@@ -421,7 +405,7 @@ fn columns_of_files(
         decided.retain(|decided| decided.column != columns[at].name);
         nearly_integers.retain(|nearly| nearly.column != columns[at].name);
     }
-    let notes = notes_on(name, &odd, &decided);
+    let notes = Notes::of_file(name, &odd, decided);
     Ok((columns, notes, of_file(name, nearly_integers)))
 }
 

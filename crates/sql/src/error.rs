@@ -341,9 +341,12 @@ impl SqlError {
             return Self::about(sql, function, sentence).with_code(ErrorCode::WRONG_ARGUMENTS);
         }
         let told = plain_sentence(message);
-        if let Some(function) = told.split(' ').next().filter(|_| told.contains(" were given")) {
-            return Self::about(sql, function, told.as_str())
-                .with_code(ErrorCode::WRONG_ARGUMENTS);
+        if let Some(function) = told
+            .split(' ')
+            .next()
+            .filter(|_| told.contains(" were given"))
+        {
+            return Self::about(sql, function, told.as_str()).with_code(ErrorCode::WRONG_ARGUMENTS);
         }
         if let Some((_, told)) = message.split_once("user-defined coercion failed with: ") {
             let told = plain_sentence(told);
