@@ -14,7 +14,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-LAYERS = ["heap", "sky", "metadata", "region-files", "result-formats", "catalog", "users", "store", "remote-files", "backup", "ingest", "synthesize", "sql", "engine", "hats", "queries", "cluster", "alerts", "server", "meridian", "load-generator"]
+LAYERS = ["heap", "sky", "metadata", "region-files", "result-formats", "catalog", "users", "store", "remote-files", "backup", "ingest", "synthesize", "sql", "engine", "hats", "piece-conformance", "queries", "cluster", "alerts", "server", "meridian", "load-generator"]
 TOO_HEAVY_FOR_SKY = {"tokio", "datafusion", "sqlx", "arrow"}
 ONE_MAJOR_VERSION = {"arrow", "arrow-array", "arrow-schema", "datafusion", "parquet"}
 

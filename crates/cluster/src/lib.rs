@@ -13,6 +13,8 @@
 //! certificate nobody does more than its role may. Knows nothing of SQL text or of clients' protocols.
 
 mod client;
+#[cfg(test)]
+mod conformance;
 mod connect;
 mod credentials;
 mod dispatch;

@@ -76,7 +76,7 @@ impl JournaledPieces {
             next: 0,
             rows: None,
             events,
-            _end: run.start(&output),
+            end: Some(run.start(&output)),
         };
         // The channel ends with the last task.
         drop(output);
@@ -95,7 +95,8 @@ struct Reader {
     /// What is left of the piece before the next.
     rows: Option<PieceRows>,
     events: UnboundedReceiver<Result<usize>>,
-    _end: End,
+    /// None after a failure: the others need not go on.
+    end: Option<End>,
 }
 
 impl Reader {
@@ -105,19 +106,25 @@ impl Reader {
                 return Some(batch.map_err(external));
             }
             if self.next == self.of.pieces {
-                return None;
+                // A task counts a piece after it has told that it is committed.
+                let end = self.end.as_mut()?;
+                return end.join().await.err().map(|error| self.fail(error));
             }
             if let Err(error) = self.wait_for_next().await {
-                self.next = self.of.pieces;
-                self.rows = None;
-                return Some(Err(error));
+                return Some(self.fail(error));
             }
             match self.of.journal.read(self.next) {
                 Ok(rows) => self.rows = Some(rows),
-                Err(error) => return Some(Err(external(error))),
+                Err(error) => return Some(self.fail(external(error))),
             }
             self.next += 1;
         }
+    }
+
+    /// Ends the tasks. There are no rows after the error.
+    fn fail(&mut self, error: DataFusionError) -> Result<RecordBatch> {
+        (self.next, self.rows, self.end) = (self.of.pieces, None, None);
+        Err(error)
     }
 
     async fn wait_for_next(&mut self) -> Result<()> {

@@ -283,11 +283,17 @@ pub(super) struct End {
 }
 
 impl End {
-    /// Succeeds if all pieces have run.
-    pub async fn check(&mut self) -> Result<()> {
+    /// Waits until the tasks have ended: everything that they have done is counted then.
+    pub async fn join(&mut self) -> Result<()> {
         while let Some(joined) = self.tasks.join_next().await {
             joined.map_err(resume_panic)?;
         }
+        Ok(())
+    }
+
+    /// Succeeds if all pieces have run.
+    pub async fn check(&mut self) -> Result<()> {
+        self.join().await?;
         let done = self.work.done.load(Relaxed);
         if done != self.pieces {
             return exec_err!("{done} of {} pieces of the query ran", self.pieces);
