@@ -260,7 +260,7 @@ def test_a_result_that_is_too_large_fails(meridian: Meridian, own_data: Path) ->
     """With the limit and what to do; and results go when they expire."""
     with serving(meridian, own_data, "--max-result", "100K", "--keep-results", "0.0001") as server:
         large = ended(server, submit(server, "SELECT * FROM Star"))
-        assert large["STATE"] == "FAILED" and large["ERROR_CODE"] == 1104 and "--max-result" in str(large["ERROR"])
+        assert large["STATE"] == "FAILED" and large["ERROR_CODE"] == 1104 and "larger than 100 KB, the most" in str(large["ERROR"])
         number = submit(server, "SELECT COUNT(*) FROM Star")
         wait_until(lambda: rows(server, f"SELECT * FROM information_schema.QUERIES WHERE ID = {number}") == [], 40, "it expires")
         assert not (own_data / "queries" / str(number)).exists()

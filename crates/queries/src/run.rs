@@ -461,11 +461,19 @@ pub fn over_limit(limit: Duration) -> QueryError {
 
 fn too_large(limit: u64) -> QueryError {
     let sentence = format!(
-        "the result is larger than {} MB, the most that is stored of one query (--max-result): select fewer columns or rows, or \
-         aggregate",
-        limit >> 20
+        "the result is larger than {}, the most that is stored of one query (--max-result): select fewer columns or rows, or aggregate",
+        readable(limit)
     );
     QueryError::new(ErrorCode::RESULT_TOO_LARGE, sentence)
+}
+
+/// A limit of bytes in words.
+fn readable(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} bytes"),
+        1024..0x10_0000 => format!("{} KB", bytes >> 10),
+        _ => format!("{} MB", bytes >> 20),
+    }
 }
 
 /// The rows of a stream that is the work of a statement of its own.
