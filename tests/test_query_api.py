@@ -610,13 +610,22 @@ def test_the_result_so_far(server: Server) -> None:
     reply = send(server, "POST", "/queries", {"statement": PAIRS.format(14), "database": "sky"})
     number = reply.json["id"]
     seen = []
+    told = []
     while described(server, number)["state"] not in ENDED:
         reply = result(server, number, partial="true")
         if reply.status == 200:
             seen.append(sum(row[1] for row in reply.json["data"]))
+            told.append(reply.headers.get("Meridian-Warnings", ""))
         else:
             assert reply.status == 409 and "has not begun" in reply.json["error"], reply.json
-    total = sum(row[1] for row in result(server, number, partial="true").json["data"])
+    reply = result(server, number, partial="true")
+    assert "Meridian-Warnings" not in reply.headers
+    total = sum(row[1] for row in reply.json["data"])
+    pieces = described(server, number)["pieces"]
+    # Its last request may have come when it had ended.
+    parts = [json.loads(text) for text in told if text]
+    assert len(parts) >= len(told) - 1 and parts, told
+    assert all(f"of the {pieces} pieces of the sky that it reads are done" in warning for [warning] in parts), parts
     assert total == sum(row[1] for row in result(server, number).json["data"])
     assert seen == sorted(seen) and any(0 < part < total for part in seen), (seen, total)
     assert result(server, number, partial="maybe").status == 400

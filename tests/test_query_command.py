@@ -205,6 +205,8 @@ def test_the_result_so_far(command: Command) -> None:
     def some() -> bool:
         outcome = command.run("result", number, "--partial", "--format", "csv")
         assert outcome.status == 0 or "has not begun" in outcome.complaint, outcome.complaint
+        if outcome.status == 0 and command.shown(number)["state"] == "EXECUTING":
+            assert f"meridian: warning 1105 (HY000): the result so far of query {number}, not the whole: " in outcome.complaint
         seen.append(sum(int(line.split(",")[1]) for line in outcome.text.splitlines()[1:]))
         return command.shown(number)["state"] == "COMPLETED"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import shutil
 import signal
 import threading
@@ -59,6 +60,15 @@ def rows(server: Server, statement: str, user: str = "ann") -> list[tuple[object
     with server.connect(database="sky", user=user) as connection, connection.cursor() as cursor:
         cursor.execute(statement)
         return list(cursor.fetchall())
+
+
+def with_warnings(server: Server, statement: str, user: str = "ann") -> tuple[list[tuple[object, ...]], list[tuple[str, int, str]]]:
+    """The rows of a statement, and its warnings."""
+    with server.connect(database="sky", user=user) as connection, connection.cursor() as cursor:
+        cursor.execute(statement)
+        found = list(cursor.fetchall())
+        cursor.execute("SHOW WARNINGS")
+        return found, list(cursor.fetchall())
 
 
 def error(server: Server, statement: str, user: str = "ann") -> tuple[int, str]:
@@ -226,13 +236,25 @@ def test_the_result_so_far(server: Server) -> None:
     statement = PAIRS.replace("COUNT(*) AS n", f"COUNT(*) AS n, {WAITING.format(0.3)}")
     number = submit(server, statement)
     seen = []
+    told = []
     while listed(server, number)["STATE"] not in ENDED:
         try:
-            seen.append(sum(row[1] for row in rows(server, f"SELECT * FROM qserv_result({number}, 'partial')")))  # type: ignore[misc]
+            counts, warned = with_warnings(server, f"SELECT * FROM qserv_result({number}, 'partial')")
+            seen.append(sum(row[1] for row in counts))  # type: ignore[misc]
+            told.extend(warned)
         except pymysql.MySQLError as raised:
             assert raised.args[0] == 1094 and "has not begun" in raised.args[1], raised
-    whole = rows(server, f"SELECT * FROM qserv_result({number}, 'partial')")
+    whole, warned = with_warnings(server, f"SELECT * FROM qserv_result({number}, 'partial')")
     assert whole == rows(server, f"SELECT * FROM qserv_result({number})")
+    assert not warned, "a whole result is marked as a part"
+    pieces = listed(server, number)["PIECES"]
+    assert isinstance(pieces, int)
+    sentence = re.compile(rf"the result so far of query {number}, not the whole: (\d+) of the {pieces} pieces of the sky that it reads are done, (\d+) %")
+    found = [(level, code, sentence.fullmatch(text)) for level, code, text in told]
+    assert all(level == "Warning" and code == 1105 and match for level, code, match in found), told
+    shares = [(int(match[1]), int(match[2])) for _, _, match in found if match]
+    assert shares == sorted(shares) and all(percent == done * 100 // pieces for done, percent in shares)
+    assert any(0 < done < pieces for done, _ in shares), shares
     total = sum(row[1] for row in whole)  # type: ignore[misc]
     assert seen == sorted(seen) and all(part <= total for part in seen)
     assert any(0 < part < total for part in seen), (seen, total)

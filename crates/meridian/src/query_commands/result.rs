@@ -13,7 +13,7 @@ use super::INTERRUPTED;
 use crate::console::remark;
 use crate::failure::Failure;
 use crate::output::{Destination, Layout, open_output};
-use crate::server_client::{BatchReader, ServerArguments, UserArguments, target};
+use crate::server_client::{BatchReader, ServerArguments, UserArguments, target, warnings_in};
 use crate::sql::Format;
 
 /// Which result, and where it goes.
@@ -87,11 +87,16 @@ async fn download(arguments: &ResultArguments) -> Result<u64, Failure> {
     let response = client
         .send(Method::GET, &target(&path, &parameters), None)
         .await?;
+    let warnings = warnings_in(response.headers());
     let mut batches = BatchReader::new(response.into_body());
     let destination = match &arguments.output {
         Some(file) => Destination::NewFile(file.clone()),
         None => Destination::StandardOutput,
     };
     let open = |schema: &_| open_output(arguments.format, Layout::AsItFits, &destination, schema);
-    batches.write_all(open, Failure::from).await
+    let rows = batches.write_all(open, Failure::from).await?;
+    for warning in warnings {
+        remark(&format!("meridian: warning {warning}"));
+    }
+    Ok(rows)
 }

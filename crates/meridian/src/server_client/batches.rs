@@ -87,7 +87,7 @@ impl BatchReader {
 
     /// The warnings, after the last batch.
     pub fn warnings(&self) -> Vec<String> {
-        self.trailer("meridian-warnings").unwrap_or_default()
+        warnings_in(&self.trailers)
     }
 
     fn told_error(&self) -> Option<RequestError> {
@@ -96,8 +96,17 @@ impl BatchReader {
     }
 
     fn trailer<T: serde::de::DeserializeOwned>(&self, name: &str) -> Option<T> {
-        serde_json::from_slice(self.trailers.get(name)?.as_bytes()).ok()
+        value_in(&self.trailers, name)
     }
+}
+
+/// The warnings that the head of a response tells, or its trailers.
+pub fn warnings_in(headers: &HeaderMap) -> Vec<String> {
+    value_in(headers, "meridian-warnings").unwrap_or_default()
+}
+
+fn value_in<T: serde::de::DeserializeOwned>(headers: &HeaderMap, name: &str) -> Option<T> {
+    serde_json::from_slice(headers.get(name)?.as_bytes()).ok()
 }
 
 fn broken_off(error: impl ToString) -> RequestError {

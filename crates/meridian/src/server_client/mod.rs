@@ -32,7 +32,7 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 pub use arguments::{LoginArguments, ServerArguments, UserArguments};
-pub use batches::BatchReader;
+pub use batches::{BatchReader, warnings_in};
 use connection::{Trust, connect};
 
 /// Why a request failed.

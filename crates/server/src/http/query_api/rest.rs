@@ -17,6 +17,7 @@ use sql::{Dialect, ErrorCode};
 
 use super::requester::Requester;
 use super::result_stream::{Download, DownloadFormat, DownloadRequest};
+use super::statement::add_warnings;
 use super::{only_statement, parsed, query_number, receive};
 use crate::http::parameters::RequestParameters;
 use crate::http::problem::Problem;
@@ -304,9 +305,14 @@ pub(super) async fn result(
             .insert(header::CONTENT_TYPE, media_type);
         response
     } else {
+        let warnings = download.warnings();
         let mut blocks = runtime.spawn(|sender| download.run(sender));
         let first = blocks.recv_one().await?;
-        streamed_from(format.media_type(), first, blocks, ())
+        let mut response = streamed_from(format.media_type(), first, blocks, ());
+        if let Some(warnings) = warnings.get() {
+            add_warnings(response.headers_mut(), warnings);
+        }
+        response
     };
     if let DownloadFormat::File(format) = format {
         let name = format!("attachment; filename=\"query-{id}.{}\"", format.name());

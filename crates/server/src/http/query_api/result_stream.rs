@@ -1,7 +1,7 @@
 //! Stored results in several formats, whole or in part, sent while they are read. Reading and encoding run on the query runtime.
 
 use std::mem::take;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -9,6 +9,7 @@ use bytes::Bytes;
 use engine::StoredRows;
 use futures::StreamExt;
 use result_formats::{ResultFormat, ResultWriter, check_names};
+use sql::Warning;
 
 use super::JSON;
 use super::requester::Requester;
@@ -112,6 +113,7 @@ pub(super) struct Download {
     id: u64,
     user: String,
     request: DownloadRequest,
+    warnings: Arc<OnceLock<Arc<[Warning]>>>,
 }
 
 impl Download {
@@ -129,7 +131,13 @@ impl Download {
             id,
             user,
             request,
+            warnings: Arc::default(),
         }
+    }
+
+    /// The warnings that are told with the rows: there from the first block on, if the result so far is wanted.
+    pub(super) fn warnings(&self) -> Arc<OnceLock<Arc<[Warning]>>> {
+        Arc::clone(&self.warnings)
     }
 
     /// The rows, and how many of them have to be left out.
@@ -162,6 +170,10 @@ impl Download {
 
     async fn send(&self, sender: ResultSender<Bytes>) -> Result<(), ClientError> {
         let (stored, skip) = self.open()?;
+        if self.request.partial {
+            // It is opened once.
+            let _ = self.warnings.set(Arc::clone(&stored.warnings));
+        }
         let mut page = Page {
             skip,
             left: self.request.limit.unwrap_or(u64::MAX),

@@ -28,7 +28,7 @@ use crate::http::{ClientAddress, HttpState};
 use crate::metrics;
 use crate::query_runtime::{ResultReceiver, ResultSender};
 
-/// The trailer with the warnings: a list of texts.
+/// The trailer or header with the warnings: a list of texts.
 const WARNINGS: HeaderName = HeaderName::from_static("meridian-warnings");
 /// The trailer with the error, an object as that of a request that fails.
 const ERROR: HeaderName = HeaderName::from_static("meridian-error");
@@ -162,17 +162,8 @@ impl Ending {
     /// The last frame, after all rows.
     fn whole(&self) -> Option<Frame<Bytes>> {
         let warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut room = MOST_WARNINGS;
-        let told = warnings.iter().map(Warning::to_string).take_while(|text| {
-            let fits = text.len() <= room;
-            room = room.saturating_sub(text.len());
-            fits
-        });
-        let told: Vec<String> = told.collect();
-        match self.as_trailers && !told.is_empty() {
-            true => Some(trailer(WARNINGS, &json!(told))),
-            false => None,
-        }
+        let told = warnings_told(&warnings).filter(|_| self.as_trailers)?;
+        Some(trailer(WARNINGS, &told))
     }
 
     /// The last frame, after an error.
@@ -181,6 +172,26 @@ impl Ending {
             true => Ok(trailer(ERROR, &RestError::from(error).object())),
             false => Err(io::Error::other(error.sentence)),
         }
+    }
+}
+
+/// As many of the warnings as are told, if there are any: a list of texts.
+fn warnings_told(warnings: &[Warning]) -> Option<Value> {
+    let mut room = MOST_WARNINGS;
+    let told = warnings.iter().map(Warning::to_string).take_while(|text| {
+        let fits = text.len() <= room;
+        room = room.saturating_sub(text.len());
+        fits
+    });
+    let told: Vec<String> = told.collect();
+    (!told.is_empty()).then(|| json!(told))
+}
+
+/// Adds warnings that are known before the rows to the head of a response.
+pub(super) fn add_warnings(headers: &mut HeaderMap, warnings: &[Warning]) {
+    let told = warnings_told(warnings).map(|told| HeaderValue::from_str(&ascii(&told)));
+    if let Some(Ok(value)) = told {
+        headers.insert(WARNINGS, value);
     }
 }
 
