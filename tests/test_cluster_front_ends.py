@@ -430,6 +430,24 @@ def test_operators_ask_any_front_end(meridian: Meridian, data: Path, tmp_path: P
         check_all(fronts.servers[0], expected)
 
 
+def test_any_front_end_has_replicas_verified_and_made_anew(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    with shared_workers(meridian, tmp_path / "fronts", data, "--lost-after", 3600) as fronts:
+        leader = fronts.leader()
+        for at in (leader, 1 - leader):
+            outcome = fronts.command(at, "scrub")
+            assert outcome.status == 0 and "of 3 workers were read through" in outcome.text, outcome
+        fronts.workers["w2"].end(signal.SIGKILL)
+        for at in (leader, 1 - leader):
+            wait_until(lambda at=at: fronts.states(at)["w2"] == "silent", SECONDS, "it is silent")  # type: ignore[misc]
+        # Whoever is asked, the leader decides that it is lost.
+        outcome = fronts.command(1 - leader, "repair")
+        assert outcome.status == 0 and "are to be made that files have too few" in outcome.text, outcome
+        assert fronts.states(leader)["w2"] == "lost"
+        fronts.start_worker("w2")
+        wait_until(lambda: fronts.states(leader)["w2"] == "live", SECONDS, "it is back")
+        assert fronts.command(1 - leader, "rebalance").status == 0
+
+
 def test_what_one_front_end_reads_stays_when_it_is_dropped_at_another(
     meridian: Meridian, data: Path, tmp_path: Path, expected: dict[str, Rows]
 ) -> None:

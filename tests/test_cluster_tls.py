@@ -173,6 +173,12 @@ def test_a_role_is_not_another(cluster: Cluster) -> None:
         (front_end, "POST", "/members/w0"): {"w0"},
         (front_end, "GET", "/parts/999999/manifest"): {"w0", "w1"},
         (front_end, "GET", "/parts/999999/files/0"): {"w0", "w1"},
+        (front_end, "POST", "/repair"): {"operator", "front-end"},
+        (front_end, "POST", "/rebalance"): {"operator", "front-end"},
+        (front_end, "POST", "/scrub"): {"operator", "front-end"},
+        (front_end, "GET", "/scrub"): {"operator", "front-end"},
+        (worker, "POST", "/scrub"): {"front-end"},
+        (worker, "GET", "/scrub"): {"front-end"},
         (worker, "POST", "/shares"): {"front-end"},
         (worker, "GET", "/parts/999999/files/0"): {"front-end", "w0", "w1"},
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION};
 use axum::http::{Method, Request, Response, StatusCode};
+use axum::response::IntoResponse;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -260,6 +261,14 @@ pub(crate) async fn read_body(body: axum::body::Body, most: usize) -> Result<Byt
     limited
         .map(http_body_util::Collected::to_bytes)
         .map_err(|error| error.to_string())
+}
+
+/// A response in JSON.
+pub(crate) fn json(value: &impl Serialize) -> Response<axum::body::Body> {
+    match serde_json::to_vec(value) {
+        Ok(bytes) => bytes.into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
 }
 
 /// Every change is a single one, so that a panic elsewhere leaves it whole.

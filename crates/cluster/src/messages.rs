@@ -6,8 +6,13 @@
 //!                          GET  /parts/PART/files/CHUNK       a chunk file, whole or by ranges
 //!   front end ──► worker   POST /shares                       ShareRequest ──► frames (see `frames`)
 //!   worker ──► worker      GET  /parts/PART/files/CHUNK       a chunk file
+//!                          POST /scrub                        TableSelection ──► WorkerScrub; GET: how far it is
 //!   operator ──► front end GET /status, POST /members/NAME/drain, DELETE /members/NAME
+//!                          POST /repair, /rebalance           ──► ClusterStatus of the leader; GET: the same
+//!                          POST /scrub                        ScrubRequest ──► ScrubStatus; GET: how far it is
 //! ```
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -172,6 +177,24 @@ pub struct ClusterStatus {
     pub missing_replicas: u64,
     /// Bytes of these.
     pub missing_bytes: u64,
+    /// Copies that there are fewer than there shall be, over all files: a file that only moves has all of its copies meanwhile.
+    #[serde(default)]
+    pub short_replicas: u64,
+    /// Those of them that come by themselves: there is a worker to hold each, and a copy to make it from.
+    #[serde(default)]
+    pub repairable_replicas: u64,
+    /// Bytes of these.
+    #[serde(default)]
+    pub repairable_bytes: u64,
+    /// Replicas that workers shall get and do not hold yet, of all tables: of files that have too few, and of files that move.
+    #[serde(default)]
+    pub coming_replicas: u64,
+    /// Bytes of these.
+    #[serde(default)]
+    pub coming_bytes: u64,
+    /// Replicas that workers hold, and give up as soon as those hold them that shall.
+    #[serde(default)]
+    pub surplus_replicas: u64,
     /// Files that the front end alone has.
     pub files_without_replica: u64,
     /// Bytes of the files that the front end has itself.
@@ -234,4 +257,67 @@ pub struct WorkerStatus {
     pub damaged: u64,
     /// Why it last could not get a file, if it still cannot.
     pub trouble: Option<String>,
+}
+
+/// Tables, by their names, whose case does not count.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableSelection {
+    /// Those of this database; none for all.
+    pub database: Option<String>,
+    /// Those of this name; none for all.
+    pub table: Option<String>,
+}
+
+/// What an operator has workers read through.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScrubRequest {
+    /// The worker that does it; none for all.
+    pub worker: Option<String>,
+    /// The tables whose replicas are read.
+    pub tables: TableSelection,
+}
+
+/// How far workers are with what operators asked them last to read through.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScrubStatus {
+    /// The workers that do it or have done it, by name.
+    pub workers: BTreeMap<String, WorkerScrub>,
+    /// Why others do not, by name.
+    pub failed: BTreeMap<String, String>,
+}
+
+/// How far a worker is with it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerScrub {
+    /// A number that no other scrub has.
+    pub number: u64,
+    /// The tables whose replicas are read.
+    pub tables: TableSelection,
+    /// Whether all are read.
+    pub is_done: bool,
+    /// Replicas to be read.
+    pub files: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Replicas that were read.
+    pub files_read: u64,
+    /// Bytes of these.
+    pub bytes_read: u64,
+    /// Replicas that were damaged: they are given up and come anew.
+    pub damaged: u64,
+    /// Replicas that the worker's system does not give.
+    pub unreadable: u64,
+    /// Some of both.
+    pub found: Vec<ScrubFinding>,
+}
+
+/// A replica that is not right.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScrubFinding {
+    /// What it is, in words.
+    pub replica: String,
+    /// What is wrong with it.
+    pub why: String,
+    /// Whether it is damaged; else the system does not give it.
+    pub is_damaged: bool,
 }

@@ -5,7 +5,7 @@ use axum::http::Method;
 use crate::ClusterError;
 use crate::client::MemberClient;
 use crate::credentials::{CredentialFiles, Credentials};
-use crate::messages::ClusterStatus;
+use crate::messages::{ClusterStatus, ScrubRequest, ScrubStatus};
 use crate::tls::Role;
 
 /// Who may ask a front end.
@@ -68,6 +68,53 @@ impl Operator {
     ) -> Result<ClusterStatus, ClusterError> {
         let path = format!("/members/{}?force={is_forced}", encoded(worker));
         self.ask(Method::DELETE, &path).await
+    }
+
+    /// Has others get the replicas of workers that are silent at once. The status is that of the front end that leads.
+    ///
+    /// # Errors
+    /// The front end cannot be reached, or none leads now.
+    pub async fn repair(&self) -> Result<ClusterStatus, ClusterError> {
+        self.ask(Method::POST, "/repair").await
+    }
+
+    /// Has files move at once that shall be elsewhere. The status is that of the front end that leads.
+    ///
+    /// # Errors
+    /// Those of [`Self::repair`].
+    pub async fn rebalance(&self) -> Result<ClusterStatus, ClusterError> {
+        self.ask(Method::POST, "/rebalance").await
+    }
+
+    /// The state of the cluster as the front end that leads knows it.
+    ///
+    /// # Errors
+    /// Those of [`Self::repair`].
+    pub async fn status_of_leader(&self) -> Result<ClusterStatus, ClusterError> {
+        self.ask(Method::GET, "/repair").await
+    }
+
+    /// Has workers read replicas through.
+    ///
+    /// # Errors
+    /// The front end cannot be reached, or knows no such worker or table.
+    pub async fn scrub(&self, request: &ScrubRequest) -> Result<ScrubStatus, ClusterError> {
+        let (role, address) = (Role::FrontEnd, &self.address);
+        self.client
+            .json(Method::POST, role, address, "/scrub", Some(request))
+            .await
+    }
+
+    /// How far workers are with that.
+    ///
+    /// # Errors
+    /// The front end cannot be reached.
+    pub async fn scrub_status(&self) -> Result<ScrubStatus, ClusterError> {
+        let none: Option<&()> = None;
+        let (role, address) = (Role::FrontEnd, &self.address);
+        self.client
+            .json(Method::GET, role, address, "/scrub", none)
+            .await
     }
 
     async fn ask(&self, method: Method, path: &str) -> Result<ClusterStatus, ClusterError> {

@@ -3,21 +3,24 @@
 use std::fmt::Write;
 
 use clap::{Args, Subcommand, ValueEnum};
-use cluster::Operator;
 use cluster::messages::{ClusterStatus, FrontEndStatus};
+use cluster::{CredentialFiles, Operator};
 use ingest::{grouped, size};
 use tokio::runtime::Runtime;
 
 use crate::aligned::aligned;
+use crate::cluster_add::{self, AddArguments};
 use crate::cluster_credentials::CredentialArguments;
 use crate::cluster_demo::{self, DemoArguments};
 use crate::cluster_init::{self, InitArguments};
+use crate::cluster_repair::{self, RepairArguments, Wait};
+use crate::cluster_scrub::{self, ScrubArguments};
 use crate::console::tell;
 use crate::failure::Failure;
 use crate::worker::member_address;
 
-/// Exit status of `check` for a cluster that lacks replicas.
-const LACKS_REPLICAS: u8 = 3;
+/// Exit status for a cluster that lacks replicas, or has damaged ones.
+pub const LACKS_REPLICAS: u8 = 3;
 
 /// What to do.
 #[derive(Subcommand)]
@@ -26,12 +29,20 @@ pub enum ClusterCommand {
     Status(StatusArguments),
     /// Succeed if every chunk file has its replicas on live workers, and say what lacks otherwise (exit status 3).
     Check(FrontEndArguments),
+    /// Say what is to be run for another worker, and make its certificate.
+    Add(AddArguments),
     /// Have a worker give its replicas to others, so that it can be ended: `status` says when it is drained.
     Drain(WorkerArguments),
     /// Have a worker that was drained take its share again.
     Undrain(WorkerArguments),
     /// Forget a worker that was ended.
     Remove(RemoveArguments),
+    /// Make replicas that lack, also those of workers that are silent and not yet lost, and wait until files have as many as they shall.
+    Repair(RepairArguments),
+    /// Wait until each file is at the workers where it shall be, and at no others.
+    Rebalance(RepairArguments),
+    /// Have workers read their replicas through and verify all checksums; fail if any is damaged (exit status 3).
+    Scrub(ScrubArguments),
     /// Make a certificate authority, and the certificates of members, which then speak TLS.
     Init(InitArguments),
     /// Try a cluster on this machine: a front end and three workers of a data directory, until Ctrl-C.
@@ -106,6 +117,10 @@ pub fn run(command: ClusterCommand) -> Result<(), Failure> {
         ClusterCommand::Check(front_end) => {
             check(&runtime.block_on(front_end.operator()?.status())?)
         }
+        ClusterCommand::Add(arguments) => cluster_add::run(arguments),
+        ClusterCommand::Repair(arguments) => cluster_repair::run(Wait::Repair, arguments),
+        ClusterCommand::Rebalance(arguments) => cluster_repair::run(Wait::Rebalance, arguments),
+        ClusterCommand::Scrub(arguments) => cluster_scrub::run(arguments),
         ClusterCommand::Drain(worker) => {
             let operator = worker.front_end.operator()?;
             tell(&in_words(&runtime.block_on(operator.drain(&worker.name))?))
@@ -125,13 +140,25 @@ pub fn run(command: ClusterCommand) -> Result<(), Failure> {
 }
 
 impl FrontEndArguments {
-    fn operator(self) -> Result<Operator, Failure> {
-        Ok(Operator::new(self.cluster, &self.credentials.files()?)?)
+    /// Where the front end listens.
+    pub fn address(&self) -> &str {
+        &self.cluster
+    }
+
+    /// An operator who asks it.
+    pub fn operator(self) -> Result<Operator, Failure> {
+        Ok(self.operator_and_files()?.0)
+    }
+
+    /// The same, and what makes him one.
+    pub fn operator_and_files(self) -> Result<(Operator, CredentialFiles), Failure> {
+        let files = self.credentials.files()?;
+        Ok((Operator::new(self.cluster, &files)?, files))
     }
 }
 
 /// Fails if replicas lack.
-fn check(status: &ClusterStatus) -> Result<(), Failure> {
+pub fn check(status: &ClusterStatus) -> Result<(), Failure> {
     if status.missing_replicas == 0 && status.lost_files == 0 {
         return tell(&replicas_in_words(status));
     }

@@ -50,6 +50,18 @@ pub(crate) struct Assignments {
     pub missing_replicas: u64,
     /// Bytes of these.
     pub missing_bytes: u64,
+    /// Copies that there are fewer than there shall be, over all files of partitioned tables.
+    pub short_replicas: u64,
+    /// Those of them that have a place, and a copy to be made from.
+    pub repairable_replicas: u64,
+    /// Bytes of these.
+    pub repairable_bytes: u64,
+    /// Replicas that workers shall get and do not hold, of all tables, which can be had.
+    pub coming_replicas: u64,
+    /// Bytes of these.
+    pub coming_bytes: u64,
+    /// Replicas that workers hold and give up as soon as the targets hold them.
+    pub surplus_replicas: u64,
     /// Files that the front end alone holds.
     pub unheld_files: u64,
     /// Replicas that have no place, because there are too few workers or their disks are full.
@@ -110,6 +122,21 @@ impl Assignments {
             self.lost.push(part.name_of(file.file));
         }
     }
+
+    /// Counts replicas of a file that workers get.
+    fn count_coming(&mut self, file: &PartFile, coming: u64) {
+        self.coming_replicas += coming;
+        self.coming_bytes += coming * file.bytes;
+    }
+
+    /// Counts the copies of a file that there are too few, and the replicas of it that workers get.
+    fn count_short(&mut self, file: &PartFile, short: usize, coming: u64) {
+        self.count_coming(file, coming);
+        let short = short as u64;
+        self.short_replicas += short;
+        self.repairable_replicas += short.min(coming);
+        self.repairable_bytes += short.min(coming) * file.bytes;
+    }
 }
 
 /// A worker while files are assigned.
@@ -166,6 +193,8 @@ pub(crate) fn assign(inputs: &Inputs<'_>) -> Assignments {
             };
             if file.is_replicated() {
                 (0..places.len()).for_each(give);
+                let lacking = places.iter().filter(|it| !it.holds(part.key, file.file));
+                found.count_coming(file, lacking.count() as u64);
                 continue;
             }
             let holds = |place: &Place<'_>| place.holds(part.key, file.file);
@@ -194,13 +223,21 @@ pub(crate) fn assign(inputs: &Inputs<'_>) -> Assignments {
             }
             targets.iter().copied().for_each(&mut give);
             let lacking = targets.iter().filter(|at| !holds(&places[**at]));
-            let missing = (lacking.count() + unplaced) as u64;
+            let lacking = lacking.count();
+            let missing = (lacking + unplaced) as u64;
             found.missing_replicas += missing;
             found.missing_bytes += missing * file.bytes;
             found.unplaced_replicas += unplaced as u64;
             let holders = (0..places.len()).filter(|at| holds(&places[*at]));
             let is_away = away.contains(&file.file);
-            found.count(part, file, is_away, holders.clone().count());
+            let num_holders = holders.clone().count();
+            found.count(part, file, is_away, num_holders);
+            let is_lost = is_away && num_holders == 0;
+            let coming = if is_lost { 0 } else { lacking as u64 };
+            let copies = targets.len() + unplaced;
+            found.count_short(file, copies.saturating_sub(num_holders), coming);
+            let is_surplus = |at: &usize| unplaced == 0 && !targets.contains(at);
+            found.surplus_replicas += holders.clone().filter(is_surplus).count() as u64;
             let keep = |at: &usize| places[*at].keeps(part.key, file.file);
             let is_replicated = unplaced == 0 && targets.iter().all(keep);
             if !is_replicated {
@@ -414,6 +451,43 @@ mod tests {
             let any = (10..=12).any(|chunk| holds(7, chunk));
             assert_eq!(holds(8, 10), any);
         }
+    }
+
+    #[test]
+    fn copies_that_are_too_few_and_files_that_move_are_told_apart() {
+        let none = HashSet::new();
+        let new = members((0..4).map(|_| member([], 9_000)).collect());
+        let full = carried_out(&assigned(&new, &none, 2));
+        let counts = |it: &Assignments| {
+            let (short, repairable) = (it.short_replicas, it.repairable_replicas);
+            (short, repairable, it.coming_replicas, it.surplus_replicas)
+        };
+        // The file of the small table comes to all four.
+        assert_eq!(counts(&assigned(&new, &none, 2)), (400, 400, 404, 0));
+        assert_eq!(counts(&assigned(&full, &none, 2)), (0, 0, 0, 0));
+        let mut more = full.clone();
+        more.insert("w4".to_owned(), member([], 9_000));
+        let (short, repairable, coming, surplus) = counts(&assigned(&more, &none, 2));
+        assert_eq!((short, repairable), (0, 0));
+        assert!(surplus > 20 && coming == surplus + 1, "{coming} {surplus}");
+        let drained = assigned(&full, &HashSet::from(["w1".to_owned()]), 2);
+        let of_worker = full["w1"].holdings[&PART].len() as u64 - 1;
+        assert_eq!(counts(&drained), (0, 0, of_worker, of_worker));
+        let mut fewer = full.clone();
+        fewer.remove("w1");
+        let lost = assigned(&fewer, &none, 2);
+        assert_eq!(counts(&lost), (of_worker, of_worker, of_worker, 0));
+        assert_eq!(lost.repairable_bytes, of_worker * 10);
+        // The second copies have no place.
+        fewer.retain(|name, _| name == "w2");
+        let held = fewer["w2"].holdings[&PART].len() as u64 - 1;
+        let alone = assigned(&fewer, &none, 2);
+        let lacking = 200 - held;
+        assert_eq!(
+            counts(&alone),
+            (200 + lacking, lacking, lacking, 0),
+            "{held} files are there"
+        );
     }
 
     #[test]

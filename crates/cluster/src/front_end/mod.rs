@@ -8,8 +8,10 @@ mod leadership;
 mod members;
 mod orders;
 mod parts;
+mod repair;
 mod room;
 mod routes;
+mod scrub;
 mod settings;
 mod several;
 mod shared;
@@ -106,6 +108,9 @@ pub struct FrontEnd {
     started: Instant,
     /// Since when workers can report: it was started, or woke up.
     awake: Mutex<Instant>,
+    /// The workers that an operator has given up before `lost_after`, each with the moment when it was last heard of: one that is heard of again
+    /// is not lost.
+    given_up: Mutex<HashMap<String, Instant>>,
     /// Counts the files that workers asked for, so that they come from all holders by turns.
     redirections: AtomicUsize,
     /// Counts how often files were given up and brought back.
@@ -243,6 +248,7 @@ impl FrontEnd {
             _alone: alone,
             started: Instant::now(),
             awake: Mutex::new(Instant::now()),
+            given_up: Mutex::default(),
             redirections: AtomicUsize::new(0),
             away_version: AtomicU64::new(0),
         }))
@@ -393,8 +399,14 @@ impl FrontEnd {
     fn placed_members(&self) -> BTreeMap<String, Member> {
         let mut members = self.members.all();
         let now = Instant::now();
-        members.retain(|_, member| now.duration_since(member.heard) < self.options.lost_after);
+        members.retain(|name, member| !self.is_lost(name, member, now));
         members
+    }
+
+    /// Whether others get a worker's replicas.
+    fn is_lost(&self, name: &str, member: &Member, now: Instant) -> bool {
+        now.duration_since(member.heard) >= self.options.lost_after
+            || lock(&self.given_up).get(name) == Some(&member.heard)
     }
 
     /// Whether all workers that there are have had the time to report.

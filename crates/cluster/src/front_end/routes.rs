@@ -13,15 +13,15 @@ use axum::response::IntoResponse;
 use axum::routing::{delete, get, post};
 use axum::{Router, middleware};
 use catalog::LoadId;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use sky::ChunkId;
 
 use super::orders::Order;
-use super::{FrontEnd, KnownPart, Member, lock};
-use crate::client::read_body;
+use super::{FrontEnd, KnownPart, Member, lock, repair, scrub};
+use crate::client::{json, read_body};
 use crate::credentials::{Caller, only, require_member};
 use crate::file_service::{chunk_path, serve_manifest};
-use crate::messages::{Assignment, MemberReport};
+use crate::messages::{Assignment, ClusterStatus, MemberReport};
 use crate::operator::OPERATORS;
 use crate::tls::Role;
 
@@ -44,16 +44,21 @@ pub(super) fn router(front_end: Arc<FrontEnd>) -> Router {
         .route("/parts/{part}/manifest", only(workers, get(manifest)))
         .route("/parts/{part}/files/{chunk}", only(workers, get(file)))
         .route("/status", only(OPERATORS, get(status)))
+        .route(
+            "/repair",
+            only(OPERATORS, post(repair::begin).get(repair::status)),
+        )
+        .route(
+            "/rebalance",
+            only(OPERATORS, post(repair::begin_moves).get(repair::status)),
+        )
+        .route(
+            "/scrub",
+            only(OPERATORS, post(scrub::begin).get(scrub::status)),
+        )
         .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(credentials, require_member))
         .with_state(front_end)
-}
-
-fn json(value: &impl Serialize) -> Response<Body> {
-    match serde_json::to_vec(value) {
-        Ok(bytes) => bytes.into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-    }
 }
 
 /// Takes a worker's report, and says what it shall hold.
@@ -212,10 +217,7 @@ impl FrontEnd {
 }
 
 async fn status(State(front_end): State<Arc<FrontEnd>>) -> Result<Response<Body>, ClientError> {
-    // Of the parts that there are now: one that was just loaded has no replicas yet.
-    let listed = front_end.list_parts().await;
-    listed.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-    Ok(json(&front_end.status()))
+    Ok(json(&front_end.status_now().await?))
 }
 
 /// Has a worker give everything up.
@@ -279,6 +281,13 @@ async fn remove(
 }
 
 impl FrontEnd {
+    /// The status of the parts that there are now: one that was just loaded has no replicas yet.
+    pub(super) async fn status_now(&self) -> Result<ClusterStatus, ClientError> {
+        let listed = self.list_parts().await;
+        listed.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+        Ok(self.status())
+    }
+
     /// What is to be known before a worker is drained.
     pub(super) fn drain_check(&self, name: &str) -> DrainCheck {
         let others = self.placed_members().into_keys();
@@ -351,7 +360,7 @@ impl DrainCheck {
     }
 }
 
-fn no_worker(name: &str) -> ClientError {
+pub(super) fn no_worker(name: &str) -> ClientError {
     let why =
         format!("there is no worker of the name {name}: `meridian cluster status` lists them");
     (StatusCode::NOT_FOUND, why)

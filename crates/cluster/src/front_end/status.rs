@@ -68,6 +68,12 @@ impl FrontEnd {
             bytes: latest.bytes,
             missing_replicas: latest.missing_replicas,
             missing_bytes: latest.missing_bytes,
+            short_replicas: latest.short_replicas,
+            repairable_replicas: latest.repairable_replicas,
+            repairable_bytes: latest.repairable_bytes,
+            coming_replicas: latest.coming_replicas,
+            coming_bytes: latest.coming_bytes,
+            surplus_replicas: latest.surplus_replicas,
             files_without_replica: latest.unheld_files,
             front_end_bytes: latest.local_bytes,
             worker_bytes: latest.replica_bytes,
@@ -81,11 +87,12 @@ impl FrontEnd {
     }
 
     fn worker_status(&self, name: &str, member: &Member, is_draining: bool) -> WorkerStatus {
-        let silent = Instant::now().duration_since(member.heard);
+        let now = Instant::now();
+        let silent = now.duration_since(member.heard);
         let report = &member.report;
         let holds_chunks = member.holdings.values().flatten().any(|file| file.0 >= 0);
         let state = match (silent, is_draining) {
-            (silent, _) if silent >= self.options.lost_after => "lost",
+            _ if self.is_lost(name, member, now) => "lost",
             (silent, _) if silent >= SILENT_AFTER => "silent",
             (_, true) if holds_chunks => "draining",
             (_, true) => "drained",

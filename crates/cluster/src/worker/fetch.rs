@@ -1,4 +1,4 @@
-//! How a worker gets the files that it shall hold, and finds out that one it holds is damaged.
+//! How a worker gets the files that it shall hold.
 //!
 //! ```text
 //!   front end: here is the file, or ask that worker ──► FILE.unfinished ──► every block verified ──► FILE
@@ -13,14 +13,14 @@ use axum::http::{Method, StatusCode};
 use bytes::Bytes;
 use catalog::LoadId;
 use sky::ChunkId;
-use store::{MANIFEST_FILE, StoreError};
+use store::MANIFEST_FILE;
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
 use super::holdings::{DAMAGED, HeldFiles, UNFINISHED, failed, name_durably, write_whole};
 use crate::ClusterError;
 use crate::client::MemberResponse;
-use crate::file_service::{chunk_file, chunk_path, read_through, verify};
+use crate::file_service::{chunk_file, chunk_path, verify};
 use crate::front_end::PartKey;
 use crate::operator::encoded;
 use crate::tls::Role;
@@ -173,28 +173,6 @@ impl HeldFiles {
             }
         }
         written.sync_all().await.map_err(to)
-    }
-
-    /// Reads a file through, and gives it up if it is damaged. `None` if there is no file after this one.
-    pub async fn scrub_after(&self, last: Option<(LoadId, ChunkId)>) -> Option<(LoadId, ChunkId)> {
-        let (next, path) = {
-            let parts = self.lock();
-            let mut files: Vec<(LoadId, ChunkId)> = parts
-                .iter()
-                .flat_map(|(part, held)| held.files.keys().map(|file| (*part, *file)))
-                .collect();
-            files.sort_unstable();
-            let next = files
-                .into_iter()
-                .find(|file| last.is_none_or(|last| *file > last))?;
-            (next, parts.get(&next.0)?.path(&self.disks, next.1)?)
-        };
-        match read_through(&path).await.map(drop) {
-            Err(StoreError::Damaged { .. } | StoreError::Missing { .. }) => self.quarantine(&path),
-            Err(error) => tracing::warn!(%error, "a replica cannot be read through"),
-            Ok(()) => {}
-        }
-        Some(next)
     }
 }
 

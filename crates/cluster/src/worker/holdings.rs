@@ -76,7 +76,7 @@ pub(crate) struct HeldFiles {
     parts: Mutex<HashMap<LoadId, HeldPart>>,
     /// Counts the changes of what is held.
     pub(super) version: AtomicU64,
-    damaged: AtomicU64,
+    pub(super) damaged: AtomicU64,
     peers: Peers,
     /// Whose open files are closed when files change.
     opened: OnceLock<Weak<Archive>>,
@@ -382,30 +382,6 @@ impl HeldFiles {
                 Err(failed(data_dir, why))
             }
         }
-    }
-
-    /// Gives up a file that was found damaged, so that it comes anew. Others are none of ours.
-    pub fn quarantine(&self, path: &Path) {
-        let mut parts = self.lock();
-        let found = parts.values_mut().find_map(|part| {
-            let mut files = part.files.keys().copied();
-            let is_it = |at: &PathBuf| at == path;
-            let file = files.find(|it| part.path(&self.disks, *it).as_ref().is_some_and(is_it))?;
-            Some((part, file))
-        });
-        let Some((part, file)) = found else {
-            return;
-        };
-        part.files.remove(&file);
-        let at_home = part.dir.chunk_path(file);
-        drop(parts);
-        if let Err(error) = fs::rename(path, path.with_extension(DAMAGED)) {
-            tracing::warn!(path = %path.display(), %error, "a damaged file stays");
-        }
-        self.close(&at_home);
-        self.damaged.fetch_add(1, Relaxed);
-        self.version.fetch_add(1, Relaxed);
-        tracing::warn!(path = %path.display(), "a replica is damaged: it is fetched anew");
     }
 
     pub(super) fn close(&self, path: &Path) {

@@ -8,6 +8,7 @@ mod holdings;
 mod orders;
 mod plans;
 mod report;
+mod scrub;
 mod share;
 
 use std::net::SocketAddr;
@@ -88,6 +89,7 @@ pub struct Worker {
     /// Counts the reports to all front ends.
     reports: AtomicU64,
     orders: orders::Orders,
+    scrubs: scrub::Scrubs,
     /// The threads that run pieces; ends when the worker does, without waiting for them.
     compute: Option<Runtime>,
     bound: SocketAddr,
@@ -166,6 +168,7 @@ impl Worker {
             shares: AtomicU64::new(0),
             reports: AtomicU64::new(1),
             orders: orders::Orders::default(),
+            scrubs: scrub::Scrubs::default(),
             compute: Some(compute),
             bound,
             options,
@@ -192,7 +195,8 @@ impl Worker {
             () = serve_port(listener, router, self.held.client().credentials(), stop) => {}
             () = report::keep_reporting(&self) => {}
             () = report::keep_fetching(&self) => {}
-            () = report::keep_scrubbing(&self) => {}
+            () = scrub::keep_scrubbing(&self) => {}
+            () = scrub::run_scrubs(&self) => {}
             failure = report::keep_checking_disks(&self) => return Err(failure),
         }
         Ok(())
@@ -234,6 +238,10 @@ fn router(worker: Arc<Worker>) -> Router {
     Router::new()
         .route("/shares", only(front_ends, post(share::run)))
         .route("/parts/{part}/files/{chunk}", only(readers, get(file)))
+        .route(
+            "/scrub",
+            only(front_ends, post(scrub::begin).get(scrub::latest)),
+        )
         .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(credentials, require_member))
         .with_state(worker)

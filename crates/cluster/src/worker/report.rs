@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::http::Method;
 use futures::future::join_all;
@@ -23,11 +23,6 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(2);
 /// How long it waits for something to do.
 const IDLE: Duration = Duration::from_millis(300);
-/// How long a worker pauses after it has read a file through: so many times as long as that took, and no less than this.
-const SCRUB_RATIO: u32 = 100;
-const SCRUB_PAUSE: Duration = Duration::from_millis(500);
-/// How long it pauses after it has read all files through.
-const SCRUB_ROUND: Duration = Duration::from_secs(60);
 /// How often disks are looked at.
 const DISK_INTERVAL: Duration = Duration::from_secs(5);
 /// Files that come at a time.
@@ -198,20 +193,5 @@ pub(super) async fn keep_checking_disks(worker: &Worker) -> ClusterError {
         if let Some(failure) = worker.held.disks.home_failure() {
             return failure;
         }
-    }
-}
-
-/// Reads through one file after another, so that damage is found before a query meets it, until the worker ends.
-pub(super) async fn keep_scrubbing(worker: &Worker) {
-    let mut last = None;
-    loop {
-        let began = Instant::now();
-        last = worker.held.scrub_after(last).await;
-        // A hundredth of the time of a disk, and a round is not begun at once after the last one.
-        let pause = match last {
-            Some(_) => SCRUB_PAUSE.max(began.elapsed() * SCRUB_RATIO),
-            None => SCRUB_ROUND,
-        };
-        sleep(pause).await;
     }
 }

@@ -1,0 +1,114 @@
+//! Has workers read their replicas through at once, and tells how far they are.
+//!
+//! Nothing of it is kept here: each worker knows what it was asked last, so that any front end can be asked.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{Method, Response, StatusCode};
+use futures::future::join_all;
+use tokio::time::timeout;
+
+use super::routes::{ClientError, no_worker};
+use super::{FrontEnd, Member, lock};
+use crate::client::{json, read_body};
+use crate::messages::{ScrubRequest, ScrubStatus, TableSelection, WorkerScrub};
+use crate::tls::Role;
+
+/// Bytes of a request.
+const LONGEST_REQUEST: usize = 64 << 10;
+/// How long a worker may take to answer: less than an operator waits for this front end.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Has workers begin.
+pub(super) async fn begin(
+    State(front_end): State<Arc<FrontEnd>>,
+    request: Request,
+) -> Result<Response<Body>, ClientError> {
+    let bad = |why: String| (StatusCode::BAD_REQUEST, why);
+    let body = read_body(request.into_body(), LONGEST_REQUEST)
+        .await
+        .map_err(bad)?;
+    let request: ScrubRequest = serde_json::from_slice(&body)
+        .map_err(|error| bad(format!("what shall be read cannot be read: {error}")))?;
+    let mut members = front_end.members.all();
+    if let Some(name) = &request.worker {
+        members.retain(|known, _| known == name);
+        if members.is_empty() {
+            return Err(no_worker(name));
+        }
+    }
+    front_end.expect_tables(&request.tables).await?;
+    let asked = front_end.ask_all(members, &Method::POST, Some(&request.tables));
+    Ok(json(&asked.await))
+}
+
+/// How far workers are.
+pub(super) async fn status(State(front_end): State<Arc<FrontEnd>>) -> Response<Body> {
+    let members = front_end.members.all();
+    json(&front_end.ask_all(members, &Method::GET, None).await)
+}
+
+impl FrontEnd {
+    /// Rejects names that no table has.
+    async fn expect_tables(&self, tables: &TableSelection) -> Result<(), ClientError> {
+        if *tables == TableSelection::default() {
+            return Ok(());
+        }
+        let listed = self.list_parts().await;
+        listed.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+        let assigned = lock(&self.assigned);
+        let mut parts = assigned.parts.iter();
+        match parts.any(|part| tables.has(&part.database, &part.table)) {
+            true => Ok(()),
+            false => Err((
+                StatusCode::NOT_FOUND,
+                "there is no such table with rows: `meridian tables` lists them".to_owned(),
+            )),
+        }
+    }
+
+    async fn ask_all(
+        &self,
+        members: BTreeMap<String, Member>,
+        method: &Method,
+        tables: Option<&TableSelection>,
+    ) -> ScrubStatus {
+        let asked = members.into_iter().map(|(name, member)| async move {
+            let scrub = self.ask_one(&member, method.clone(), tables).await;
+            (name, scrub)
+        });
+        let mut status = ScrubStatus::default();
+        for (name, scrub) in join_all(asked).await {
+            match scrub {
+                Ok(Some(scrub)) => drop(status.workers.insert(name, scrub)),
+                // It was asked for nothing since it started.
+                Ok(None) => {}
+                Err(why) => drop(status.failed.insert(name, why)),
+            }
+        }
+        status
+    }
+
+    async fn ask_one(
+        &self,
+        member: &Member,
+        method: Method,
+        tables: Option<&TableSelection>,
+    ) -> Result<Option<WorkerScrub>, String> {
+        if !member.is_live(Instant::now()) {
+            return Err("it does not report: start it, or have a look at its log".to_owned());
+        }
+        let address = &member.report.address;
+        let asked = self
+            .client
+            .json(method, Role::Worker, address, "/scrub", tables);
+        match timeout(PATIENCE, asked).await {
+            Ok(asked) => asked.map_err(|error| error.to_string()),
+            Err(_) => Err(format!("it did not answer within {} s", PATIENCE.as_secs())),
+        }
+    }
+}

@@ -1,0 +1,223 @@
+"""What operators do for a cluster: replicas are verified, made anew, moved, and workers are added."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster_members import Cluster, Member, cluster_of
+from meridian_cli import Meridian
+from serving import wait_until
+from small_tables import DIRECTOR, star_lines, write_lines
+
+# Few chunks, each of so many rows that it has a file of its own.
+STARS, STRIPES = 160_000, 3
+SECONDS = 120
+
+
+@pytest.fixture(scope="module")
+def data(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with stars, visits of them, and bands."""
+    directory = tmp_path_factory.mktemp("archive")
+    stars = write_lines(directory / "stars.csv", star_lines(STARS, 5))
+    meridian.load(directory / "data", "sky", "Star", stars, **{**DIRECTOR, "stripes": STRIPES})
+    visits = write_lines(directory / "visits.csv", [f"{number},{number}" for number in range(STARS)], "visit,id")
+    meridian.load(directory / "data", "sky", "Visit", visits, kind="child", key="id", director="Star")
+    bands = write_lines(directory / "bands.csv", ["1,g", "2,r"], "id,name")
+    meridian.load(directory / "data", "sky", "Band", bands, kind="replicated")
+    return directory / "data"
+
+
+@pytest.fixture
+def cluster(meridian: Meridian, data: Path, tmp_path: Path) -> Iterator[Cluster]:
+    """A front end and three workers with two replicas of each file, none of which is lost before an operator says so."""
+    with cluster_of(meridian, tmp_path / "cluster", data, 3, 2, "--lost-after", 3600) as cluster:
+        assert cluster.command("rebalance").status == 0
+        yield cluster
+
+
+def of_table(worker: Member, table: str) -> list[Path]:
+    """A worker's replicas of a table."""
+    return [path for path in worker.files() if re.search(rf"\b{table}\b", str(path), re.IGNORECASE)]
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Another file under the name: what is open stays as it was."""
+    changed = path.with_suffix(".changed")
+    changed.write_bytes(content)
+    changed.rename(path)
+
+
+def flipped(path: Path) -> bytes:
+    """The bytes of a file, each of whose blocks is damaged."""
+    content = bytearray(path.read_bytes())
+    for place in range(100, len(content), 4096):
+        content[place] ^= 0x55
+    return bytes(content)
+
+
+def files(cluster: Cluster) -> dict[str, list[Path]]:
+    """The replicas of all workers."""
+    return {name: worker.files() for name, worker in cluster.workers.items()}
+
+
+def contents(cluster: Cluster) -> dict[Path, bytes]:
+    """The bytes of all replicas."""
+    return {path: path.read_bytes() for paths in files(cluster).values() for path in paths}
+
+
+def states(cluster: Cluster) -> dict[str, str]:
+    """The states of the workers."""
+    return {worker["name"]: worker["state"] for worker in cluster.status()["workers"]}
+
+
+# Scrubbing.
+
+
+def test_a_scrub_finds_damage_and_a_repair_makes_it_good(cluster: Cluster) -> None:
+    before = contents(cluster)
+    outcome = cluster.command("scrub")
+    assert outcome.status == 0, outcome.complaint
+    assert re.fullmatch(rf"{len(before)} replicas \(.*\) of 3 workers were read through, and all are right\n", outcome.text)
+    damaged = {name: len(of_table(worker, "Visit")) for name, worker in cluster.workers.items()}
+    for path in of_table(cluster.workers["w1"], "Visit"):
+        replace(path, flipped(path))
+    # Each is a whole file, but another one.
+    others = of_table(cluster.workers["w2"], "Visit")
+    assert len(others) > 2
+    for path, other in zip(others, [before[path] for path in others[1:] + others[:1]], strict=True):
+        assert other != before[path]
+        replace(path, other)
+    for path in of_table(cluster.workers["w0"], "Visit"):
+        path.unlink()
+    # Other workers and tables are as they were.
+    outcome = cluster.command("scrub", "--table", "STAR", "--db", "Sky")
+    assert outcome.status == 0 and "all are right" in outcome.text, outcome
+    # The workers read by themselves, too, and may have found one or another already.
+    outcome = cluster.command("scrub")
+    assert outcome.status == 3 and "of them damaged, which come anew" in outcome.complaint, outcome
+    found = re.findall(r"^(w\d): chunk \d+ of sky\.Visit is damaged: (.+)$", outcome.text, re.MULTILINE)
+    assert {name for name, _ in found} == {"w0", "w1", "w2"}, outcome.text
+    whys = {name: {why for of, why in found if of == name} for name in damaged}
+    assert whys["w0"] == {"it is not on the disk any more"} and whys["w2"] == {"it is another file than was published"}
+    assert "Star" not in outcome.text and "Band" not in outcome.text
+    counted = lambda: {worker["name"]: worker["damaged"] for worker in cluster.status()["workers"]}  # noqa: E731
+    wait_until(lambda: counted() == damaged, SECONDS, "the status tells of the damage")
+    outcome = cluster.command("repair")
+    assert outcome.status == 0 and "each of " in outcome.text, outcome
+    assert contents(cluster) == before
+    assert cluster.command("scrub").status == 0
+    assert not list(cluster.directory.glob("*/replicas/tables/*/*/*.damaged"))
+
+
+def test_a_scrub_of_one_worker_reads_its_replicas_alone(cluster: Cluster) -> None:
+    of_worker = len(cluster.workers["w1"].files())
+    outcome = cluster.command("scrub", "w1")
+    assert outcome.status == 0 and re.match(rf"{of_worker} replicas \(.*\) of 1 worker were read through", outcome.text), outcome
+    outcome = cluster.command("scrub", "w1", "--table", "Band")
+    assert outcome.status == 0 and outcome.text.startswith("1 replicas ("), outcome
+    outcome = cluster.command("scrub", "--no-wait")
+    assert outcome.status == 0 and "w0, w1, w2" in outcome.text, outcome
+    assert cluster.command("scrub").status == 0
+    for words in (("nobody",), ("--table", "Nothing"), ("--db", "nowhere")):
+        outcome = cluster.command("scrub", *words)
+        assert outcome.status == 1 and "there is no " in outcome.complaint, outcome
+    # One that does not run has not read its replicas.
+    cluster.workers["w2"].end(signal.SIGKILL)
+    wait_until(lambda: states(cluster)["w2"] == "silent", SECONDS, "it is silent")
+    outcome = cluster.command("scrub")
+    assert outcome.status == 3 and "w2 did not read all of its replicas through: it does not report" in outcome.complaint, outcome
+
+
+# Repairing and moving.
+
+
+def test_a_repair_does_not_wait_until_a_worker_is_lost(cluster: Cluster) -> None:
+    before = files(cluster)
+    outcome = cluster.command("repair")
+    assert outcome.status == 0 and outcome.text.startswith("nothing is to be repaired\n"), outcome
+    cluster.workers["w1"].end(signal.SIGKILL)
+    wait_until(lambda: states(cluster)["w1"] == "silent", SECONDS, "it is silent")
+    assert cluster.status()["short_replicas"] == 0, "it may come back"
+    outcome = cluster.command("repair")
+    assert outcome.status == 0, outcome.complaint
+    assert "are to be made that files have too few" in outcome.text and "has its 2 replicas" in outcome.text
+    assert states(cluster) == {"w0": "live", "w1": "lost", "w2": "live"}
+    for name in ("w0", "w2"):
+        names = {path.relative_to(cluster.workers[name].directory) for path in cluster.workers[name].files()}
+        assert names >= {path.relative_to(cluster.workers["w1"].directory) for path in before["w1"]}
+    # With one worker alone nothing can be done.
+    cluster.workers["w2"].end(signal.SIGKILL)
+    wait_until(lambda: states(cluster)["w2"] == "silent", SECONDS, "it is silent")
+    outcome = cluster.command("repair")
+    assert outcome.status == 3 and "1 workers take files" in outcome.complaint, outcome
+    # Whoever is back is not lost any more, and everything goes where it was.
+    for name in ("w1", "w2"):
+        cluster.start_worker(name)
+    wait_until(lambda: set(states(cluster).values()) == {"live"}, SECONDS, "they are back")
+    outcome = cluster.command("rebalance")
+    assert outcome.status == 0 and "has its 2 replicas" in outcome.text, outcome
+    assert files(cluster) == before
+    outcome = cluster.command("rebalance")
+    assert outcome.status == 0 and outcome.text.startswith("nothing is to be moved\n"), outcome
+
+
+def test_a_rebalance_waits_until_a_new_worker_has_its_share(cluster: Cluster) -> None:
+    cluster.start_worker("w3", "--repair-bandwidth", "1M")
+    wait_until(lambda: "w3" in states(cluster), SECONDS, "it has joined")
+    outcome = cluster.command("rebalance")
+    assert outcome.status == 0 and "has its 2 replicas" in outcome.text, outcome
+    status = cluster.status()
+    assert status["coming_replicas"] == status["surplus_replicas"] == status["missing_replicas"] == 0
+    held = [path.relative_to(worker.directory) for worker in cluster.workers.values() for path in of_table(worker, "Star")]
+    assert len(of_table(cluster.workers["w3"], "Star")) > 0
+    assert min(Counter(held).values()) >= status["replicas"]
+    assert len(of_table(cluster.workers["w3"], "Band")) == 1
+    assert cluster.command("drain", "w0").status == 0
+    outcome = cluster.command("rebalance", "--no-wait")
+    assert outcome.status == 0, outcome
+    outcome = cluster.command("rebalance")
+    assert outcome.status == 0, outcome
+    assert states(cluster)["w0"] == "drained"
+
+
+# Adding.
+
+
+def test_what_add_says_adds_a_worker(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    with cluster_of(meridian, tmp_path / "cluster", data, 2, 1, tls=True) as cluster:
+        assert cluster.certificates is not None
+        taken = cluster.command("add", "w1", "--directory", cluster.certificates)
+        assert taken.status == 1 and "runs at 127.0.0.1:" in taken.complaint, taken
+        wrong = cluster.command("add", "w9", "--directory", tmp_path)
+        assert wrong.status == 1 and "there is no authority in " in wrong.complaint, wrong
+        assert not list(tmp_path.glob("*.pem"))
+        assert "meridian cluster init --directory AUTHORITY w9" in cluster.command("add", "w9").text
+        outcome = cluster.command("add", "w9", "--directory", cluster.certificates)
+        assert outcome.status == 0, outcome.complaint
+        assert cluster.command("add", "w9", "--directory", cluster.certificates).text == outcome.text
+        [line] = [line for line in outcome.text.splitlines() if line.startswith("  meridian worker ")]
+        words = shlex.split(line)[2:]
+        given = {"DIR": str(tmp_path / "w9"), "HOST:7601": "127.0.0.1:0"}
+        process = meridian.start("worker", *(given.get(word, word) for word in words))
+        try:
+            wait_until(lambda: states(cluster).get("w9") == "live", SECONDS, "it has joined")
+            assert cluster.command("rebalance").status == 0
+            assert list((tmp_path / "w9").glob("replicas/tables/*/*/chunk_*.mrd"))
+        finally:
+            process.kill()
+            process.communicate()
+
+
+def test_with_a_secret_add_says_what_is_to_be_run(cluster: Cluster, tmp_path: Path) -> None:
+    outcome = cluster.command("add", "w9")
+    assert outcome.status == 0, outcome.complaint
+    assert f"--join {cluster.address} --data DIR --cluster-secret {cluster.secret} --name w9" in outcome.text
+    outcome = cluster.command("add", "w9", "--directory", tmp_path)
+    assert outcome.status == 1 and "leave --directory out" in outcome.complaint, outcome
