@@ -12,7 +12,7 @@ help:
 	@echo "make bench-neighbours   measure what joining neighbours costs: SIZE=small|standard WORK=DIR"
 	@echo "make bench-concurrent   measure many queries at once beside DuckDB: SIZE=small|standard WORK=DIR"
 	@echo "make bench-parts   measure tables of many parts beside the same rows in one: SIZE=small|standard WORK=DIR"
-	@echo "make bench-uploads   measure matches of uploaded positions beside STILTS, and loads of FITS beside Parquet: SIZE=small|standard WORK=DIR"
+	@echo "make bench-uploads   measure matches of uploaded positions beside STILTS and LSDB, and loads of FITS beside Parquet: SIZE=small|standard WORK=DIR"
 	@echo "make bench-cluster   measure what dispatch to workers costs beside a server alone: SIZE=small|standard WORK=DIR"
 	@echo "make bench-level1   measure a nightly alert database beside lsst.dax.apdb"
 	@echo "make micro-bench   time the hot loops by themselves"

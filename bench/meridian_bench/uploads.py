@@ -1,10 +1,10 @@
-"""Positions that `stilts tapquery` uploads and matches within an arcsecond, beside `stilts tmatch2` on the same files; and loads of FITS beside
-Parquet: writes UPLOADS.md."""
+"""Positions that `stilts tapquery` uploads and matches within an arcsecond, beside `stilts tmatch2` and LSDB on the same files; and loads of
+FITS beside Parquet: writes UPLOADS.md."""
 
 from __future__ import annotations
 
 import argparse
-import csv
+import json
 import os
 import re
 import shutil
@@ -14,22 +14,26 @@ import sys
 import time
 import urllib.request
 import uuid
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 
 from . import catalogue as catalogues
 from .catalogue import TableFiles
 from .contenders.base import Setup
 from .contenders.meridian import DATABASE, Meridian
-from .contenders.stilts import write_fits
+from .contenders.stilts import Stilts, write_fits
+from .install import NotInstalled, install
 from .machine import describe, memory_bytes
 from .markdown import markdown_table
 from .match_tables import first_positions
+from .worker import Trouble, Worker
 
 BENCH = Path(__file__).resolve().parent.parent
 OBJECTS = {"tiny": 2_000, "small": 200_000, "standard": 20_000_000}
@@ -40,7 +44,15 @@ SCATTER_ARCSECONDS = 0.3
 RADIUS_ARCSECONDS = 1.0
 START_SECONDS = 120
 
-Pairs = set[tuple[int, int]]
+LSDB = "LSDB"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a way of matching came to: its seconds, and the pairs, a number and a key in a row, in order."""
+
+    seconds: float
+    pairs: np.ndarray
 
 
 class Served:
@@ -85,30 +97,44 @@ def query(objects: TableFiles) -> str:
     )
 
 
-def by_tapquery(server: Served, objects: TableFiles, work: Path) -> Pairs:
+def by_tapquery(server: Served, objects: TableFiles, lists: Path) -> Found:
     """As TOPCAT's users upload: STILTS sends a VOTable."""
-    command = ["stilts", "tapquery", f"tapurl={server.url}", "sync=true", "nupload=1", f"upload1={work}/positions.fits", "ufmt1=fits", "upname1=t1"]
-    return pairs_of(run([*command, f"adql={query(objects)}", "out=-", "ofmt=csv"]))
+    command = ["stilts", "tapquery", f"tapurl={server.url}", "sync=true", "nupload=1", f"upload1={lists}/positions.fits", "ufmt1=fits", "upname1=t1"]
+    return timed(lambda: run([*command, f"adql={query(objects)}", "out=-", "ofmt=csv"]))
 
 
-def by_parquet(server: Served, objects: TableFiles, work: Path) -> Pairs:
+def by_parquet(server: Served, objects: TableFiles, lists: Path) -> Found:
     """The same request without STILTS: the list as Parquet in a form."""
-    mark = uuid.uuid4().hex
-    fields = {"LANG": "ADQL", "FORMAT": "csv", "UPLOAD": "t1,param:rows", "QUERY": query(objects)}
-    parts = [f'--{mark}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode() for name, value in fields.items()]
-    head = f'--{mark}\r\nContent-Disposition: form-data; name="rows"; filename="rows.parquet"\r\nContent-Type: application/octet-stream\r\n\r\n'
-    body = b"".join([*parts, head.encode(), (work / "positions.parquet").read_bytes(), f"\r\n--{mark}--\r\n".encode()])
-    request = urllib.request.Request(f"{server.url}/sync", data=body, headers={"Content-Type": f"multipart/form-data; boundary={mark}"})
-    with urllib.request.urlopen(request, timeout=600) as answer:
-        return pairs_of(answer.read())
+
+    def post() -> bytes:
+        mark = uuid.uuid4().hex
+        fields = {"LANG": "ADQL", "FORMAT": "csv", "UPLOAD": "t1,param:rows", "QUERY": query(objects)}
+        parts = [f'--{mark}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode() for name, value in fields.items()]
+        head = f'--{mark}\r\nContent-Disposition: form-data; name="rows"; filename="rows.parquet"\r\nContent-Type: application/octet-stream\r\n\r\n'
+        body = b"".join([*parts, head.encode(), (lists / "positions.parquet").read_bytes(), f"\r\n--{mark}--\r\n".encode()])
+        request = urllib.request.Request(f"{server.url}/sync", data=body, headers={"Content-Type": f"multipart/form-data; boundary={mark}"})
+        with urllib.request.urlopen(request, timeout=600) as answer:
+            rows: bytes = answer.read()
+        return rows
+
+    return timed(post)
 
 
-def by_tmatch2(objects: TableFiles, work: Path) -> Pairs:
+def by_tmatch2(objects: TableFiles, lists: Path) -> Found:
     """STILTS alone, on files."""
     command = ["stilts", "tmatch2", "matcher=sky", f"params={RADIUS_ARCSECONDS!r}", "find=all", "join=1and2", "progress=none"]
-    command += [f"in1={work}/positions.fits", "ifmt1=fits", "values1=ra decl"]
-    command += [f"in2={work}/{objects.name}.fits", "ifmt2=fits", f"values2={objects.ra} {objects.dec}"]
-    return pairs_of(run([*command, f"ocmd=keepcols 'number {objects.key}'", "out=-", "ofmt=csv"]))
+    command += [f"in1={lists}/positions.fits", "ifmt1=fits", "values1=ra decl"]
+    command += [f"in2={lists}/{objects.name}.fits", "ifmt2=fits", f"values2={objects.ra} {objects.dec}"]
+    return timed(lambda: run([*command, f"ocmd=keepcols 'number {objects.key}'", "out=-", "ofmt=csv"]))
+
+
+def by_lsdb(worker: Worker, lists: Path) -> Found:
+    """LSDB in a process that runs already, on a HATS catalogue of the objects."""
+    question = {"ask": "match_list", "file": f"{lists}/positions.parquet", "radius": RADIUS_ARCSECONDS / 3600}
+    reply = worker.ask([json.dumps(question)])[0]
+    if reply.answer is None:
+        raise SystemExit(f"LSDB failed: {reply.complaint}")
+    return Found(reply.seconds, in_order(reply.answer))
 
 
 def run(command: list[str]) -> bytes:
@@ -118,28 +144,65 @@ def run(command: list[str]) -> bytes:
     return done.stdout
 
 
-def pairs_of(answer: bytes) -> Pairs:
-    rows = csv.reader(answer.decode().splitlines())
-    next(rows)
-    return {(int(number), int(key)) for number, key, *_ in rows}
+def timed(ask: Callable[[], bytes]) -> Found:
+    """Has pairs given as CSV, a header first. Reading it is not timed."""
+    begun = time.perf_counter()
+    answer = ask()
+    seconds = time.perf_counter() - begun
+    return Found(seconds, in_order(pyarrow.csv.read_csv(pa.BufferReader(answer))))
 
 
-def measure_matches(ways: dict[str, Callable[[], Pairs]], rounds: int) -> tuple[dict[str, float], int, list[str]]:
+def in_order(rows: pa.Table) -> np.ndarray:
+    """Pairs of which each is there as often as in the rows, so that two answers are the same if these are equal."""
+    number, key = (column.to_numpy().astype(np.int64) for column in rows.columns)
+    order = np.lexsort((key, number))
+    return np.stack([number[order], key[order]], axis=1)
+
+
+def differing(first: np.ndarray, second: np.ndarray) -> int:
+    """How many pairs one of two answers has, or has more often."""
+    if np.array_equal(first, second):
+        return 0
+    one, other = (Counter(map(tuple, pairs.tolist())) for pairs in (first, second))
+    return (one - other).total() + (other - one).total()
+
+
+def measure_matches(ways: dict[str, Callable[[], Found]], rounds: int) -> tuple[dict[str, float], int, list[str]]:
     """Median seconds of each way, in turns; how many pairs there are; and where the ways differ. The first round does not count."""
     seconds: dict[str, list[float]] = {name: [] for name in ways}
-    wrong: list[str] = []
+    wrong: dict[str, str] = {}
     count = 0
     for turn in range(rounds + 1):
-        found: dict[str, Pairs] = {}
+        found: dict[str, np.ndarray] = {}
         for name, way in ways.items():
             print(f"{time.strftime('%H:%M:%S')} {name}", file=sys.stderr, flush=True)
-            begun = time.perf_counter()
-            found[name] = way()
-            seconds[name] += [time.perf_counter() - begun] if turn > 0 else []
+            answer = way()
+            found[name] = answer.pairs
+            seconds[name] += [answer.seconds] if turn > 0 else []
         first, *others = found
         count = len(found[first])
-        wrong += [f"- **{name} has other pairs than {first}**: {len(found[first] ^ found[name])}" for name in others if found[name] != found[first]]
-    return {name: statistics.median(times) for name, times in seconds.items()}, count, wrong
+        for name in others:
+            if pairs := differing(found[first], found[name]):
+                wrong[name] = f"- **{name} has other pairs than {first}**: {pairs:,}"
+    return {name: statistics.median(times) for name, times in seconds.items()}, count, list(wrong.values())
+
+
+def start_lsdb(options: argparse.Namespace, objects: TableFiles) -> tuple[Worker | None, str]:
+    """LSDB with the objects as a HATS catalogue, and a sentence about it; without LSDB the sentence says why."""
+    worker = None
+    setup = Setup(options.work / "lsdb", {objects.name: objects}, options.threads, memory_bytes(), options.meridian.resolve())
+    try:
+        python = options.lsdb or install("lsdb")
+        print(f"{time.strftime('%H:%M:%S')} importing the objects into HATS", file=sys.stderr, flush=True)
+        worker = Worker("lsdb", setup, python)
+        shutil.rmtree(setup.home, ignore_errors=True)
+        load = worker.load(objects)[0]
+        worker.call("start")
+    except (NotInstalled, Trouble, OSError) as error:
+        if worker is not None:
+            worker.close()
+        return None, f"LSDB is left out: {error}."
+    return worker, f"LSDB {worker.version}, in a process that runs already, on a HATS catalogue whose import took {load:.1f} s."
 
 
 def measure_loads(setup: Setup, objects: TableFiles, files: dict[str, list[str]], rounds: int) -> dict[str, float]:
@@ -158,14 +221,14 @@ def measure_loads(setup: Setup, objects: TableFiles, files: dict[str, list[str]]
     return {name: statistics.median(times) for name, times in seconds.items()}
 
 
-def report(options: argparse.Namespace, objects: int, positions: int, matches: tuple[dict[str, float], int, list[str]], loads: dict[str, float]) -> str:
+def report(options: argparse.Namespace, objects: int, positions: int, matches: tuple[dict[str, float], int, list[str]], loads: dict[str, float], peers: str) -> str:
     """The whole page."""
     machine = describe(options.work)
     seconds, pairs, wrong = matches
     lines = ["# Uploaded positions, and loads of FITS", "", "Written by `make bench-uploads`; see [README.md](README.md).", ""]
     lines += [
         f"Size `{options.size}`, {time.strftime('%Y-%m-%d')}, {machine['processor']}, {machine['memory']}, {options.threads} threads. {positions:,} positions"
-        f" are matched with {objects:,} objects within {RADIUS_ARCSECONDS:g} arcsecond: {pairs:,} pairs. Medians, in turns; STILTS with its start.",
+        f" are matched with {objects:,} objects within {RADIUS_ARCSECONDS:g} arcsecond: {pairs:,} pairs. Medians, in turns. {peers}",
         "",
         *wrong,
         *([""] if wrong else []),
@@ -192,20 +255,26 @@ def main(options: argparse.Namespace) -> int:
     loads = measure_loads(setup, objects, {"Parquet": list(objects.files), "FITS": [str(fits)]}, rounds)
     shutil.rmtree(setup.home, ignore_errors=True)
     Meridian(setup).load(objects)
+    lsdb, told = start_lsdb(options, objects)
     server = Served(setup)
     lists = work / "lists"
-    ways: dict[str, Callable[[], Pairs]] = {
+    ways: dict[str, Callable[[], Found]] = {
         "`stilts tmatch2`": lambda: by_tmatch2(objects, lists),
         "`stilts tapquery nupload=1`": lambda: by_tapquery(server, objects, lists),
         "Parquet in a form": lambda: by_parquet(server, objects, lists),
     }
+    if lsdb is not None:
+        ways[LSDB] = lambda: by_lsdb(lsdb, lists)
     try:
         matches = measure_matches(ways, rounds)
     finally:
         server.stop()
+        if lsdb is not None:
+            lsdb.close()
+    peers = f"STILTS {Stilts(setup).version()}, with its start. {told}"
     options.out.mkdir(parents=True, exist_ok=True)
     page = options.out / "UPLOADS.md"
-    page.write_text(report(options, objects.rows, positions.rows, matches, loads), encoding="utf-8")
+    page.write_text(report(options, objects.rows, positions.rows, matches, loads, peers), encoding="utf-8")
     print(f"{page} is written", file=sys.stderr)
     return 1 if matches[2] else 0
 
@@ -217,6 +286,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--work", type=Path, required=True, help="directory for the catalogue and the databases")
     parser.add_argument("--out", type=Path, default=BENCH, help="directory for UPLOADS.md")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of each process; default: all")
+    parser.add_argument("--lsdb", metavar="PYTHON", help="an interpreter that has LSDB; default: LSDB is installed")
     return parser.parse_args()
 
 

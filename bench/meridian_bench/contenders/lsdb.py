@@ -20,6 +20,8 @@ from .tool import Tool, counted
 PIXEL_ROWS = 1_000_000
 # Rows so near to a pixel are known to its neighbours: without them a crossmatch would miss what lies across an edge.
 MARGIN_ARCSECONDS = 5.0
+# More objects than lie around any position of a list.
+MOST_NEIGHBOURS = 20
 
 
 class Lsdb(Tool):
@@ -45,9 +47,13 @@ class Lsdb(Tool):
         workers = self.setup.threads
         with Client(n_workers=workers, threads_per_worker=1, processes=False, dashboard_address=None) as client:
             pipeline_with_client(arguments, client)
-            if table.name == "Infrared":
+            if table.name == self._right_side():
                 pipeline_with_client(self._margin(table.name), client)
         return None
+
+    def _right_side(self) -> str:
+        """What is matched with: Infrared, or the objects where lists are matched with them."""
+        return "Infrared" if "Infrared" in self.setup.tables else "Object"
 
     def _margin(self, name: str) -> MarginCacheArguments:
         """The margin cache that the right side of a crossmatch needs."""
@@ -67,7 +73,7 @@ class Lsdb(Tool):
         }
 
     def start(self) -> None:
-        margins = {"Infrared": self.home / "Infrared_margin"}
+        margins = {self._right_side(): self.home / f"{self._right_side()}_margin"}
         self.catalogues = {
             name: lsdb.open_catalog(self.home / name, columns="all", margin_cache=margins.get(name))
             for name in self.setup.tables
@@ -85,6 +91,27 @@ class Lsdb(Tool):
         )
         separations = matches["_dist_arcsec"].compute()
         return counted(len(separations), float(separations.sum()))
+
+    def match_list(self, file: str, radius: float) -> pa.Table:
+        """The numbers of a list's positions, read from a Parquet file, with the keys of all objects within a radius in degrees."""
+        objects = self.setup.tables["Object"]
+        # Neither a margin nor a map of the list is needed.
+        positions = lsdb.from_dataframe(
+            pd.read_parquet(file), ra_column="ra", dec_column="decl", margin_threshold=None, should_generate_moc=False
+        )
+        known = lsdb.open_catalog(
+            self.home / "Object", columns=[objects.key, objects.ra, objects.dec], margin_cache=self.home / "Object_margin"
+        )
+        pairs = positions.crossmatch(
+            known,
+            n_neighbors=MOST_NEIGHBOURS,
+            radius_arcsec=radius * 3600.0,
+            suffixes=("_u", "_o"),
+            suffix_method="all_columns",
+            require_right_margin=True,
+        )
+        columns = ["number_u", f"{objects.key}_o"]
+        return pa.Table.from_pandas(pairs[columns].compute(), preserve_index=False)
 
     def to_arrow(self, answer: object) -> pa.Table:
         if isinstance(answer, pa.Table):
