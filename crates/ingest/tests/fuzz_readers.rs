@@ -12,6 +12,7 @@
 )]
 
 use std::io::Write;
+use std::panic::UnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -748,41 +749,181 @@ fn lengths_in_arrow_are_looked_at() {
     }
 }
 
+/// A HATS catalogue as a directory: its properties, those of a collection, and two files of cells.
+struct Catalogue {
+    properties: Vec<u8>,
+    collection: Vec<u8>,
+    cells: [Vec<u8>; 2],
+}
+
+/// The names of the files of a catalogue's cells.
+const CELLS: [&str; 2] = [
+    "Norder=0/Dir=0/Npix=4.parquet",
+    "Norder=1/Dir=0/Npix=47.parquet",
+];
+
+impl Catalogue {
+    fn usual() -> Self {
+        let cell = |from: i64| {
+            let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(from..from + 50));
+            let degrees: ArrayRef =
+                Arc::new(Float64Array::from_iter_values((0..50).map(f64::from)));
+            let columns = vec![
+                ("_healpix_29", Arc::clone(&ids)),
+                ("id", ids),
+                ("ra", Arc::clone(&degrees)),
+                ("dec", degrees),
+            ];
+            parquet(columns, WriterProperties::default())
+        };
+        let properties = "#HATS catalog\nobs_collection=star\ndataproduct_type=object\nhats_nrows=100\nhats_col_ra=ra\nhats_col_dec=dec\n\
+             hats_col_healpix=_healpix_29\nhats_col_healpix_order=29\nhats_npix_suffix=.parquet\nhats_order=1\nmoc_sky_fraction=0.5\n\
+             hats_builder=hats-import v0.11.1\nhats_version=v1.0\n";
+        let collection = "#HATS Collection\nobs_collection=stars\nhats_primary_table_url=star\nall_margins=star_margin\ndefault_margin=star_margin\n";
+        Self {
+            properties: properties.into(),
+            collection: collection.into(),
+            cells: [cell(0), cell(50)],
+        }
+    }
+
+    /// Writes it with one of its files or names mutated, below a directory that is made anew. Gives the directory to read.
+    fn put_mutated(&self, dir: &Path, chance: &mut Chance) -> PathBuf {
+        let _ = std::fs::remove_dir_all(dir);
+        let in_collection = chance.below(3) == 0;
+        let catalogue = if in_collection {
+            dir.join("star")
+        } else {
+            dir.to_path_buf()
+        };
+        let changed = chance.below(6);
+        let mut bytes = |part: usize, bytes: &[u8]| match part == changed {
+            true => chance.mutated(bytes),
+            false => bytes.to_vec(),
+        };
+        let put = |path: PathBuf, bytes: &[u8]| {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, bytes).unwrap();
+        };
+        let (collection, properties) = (bytes(0, &self.collection), bytes(1, &self.properties));
+        if in_collection {
+            put(dir.join("collection.properties"), &collection);
+        }
+        put(catalogue.join("hats.properties"), &properties);
+        for (at, name) in CELLS.into_iter().enumerate() {
+            let cell = bytes(2 + at, &self.cells[at]);
+            let name = String::from_utf8_lossy(&bytes(4 + at, name.as_bytes())).into_owned();
+            // A name that leads out of the directory is none that a listing of it has.
+            let name: PathBuf = name
+                .split('/')
+                .filter(|part| !matches!(*part, "" | "." | "..") && !part.contains('\0'))
+                .collect();
+            let path = catalogue.join("dataset").join(name);
+            if !path.exists() && !path.ancestors().any(Path::is_file) {
+                put(path, &cell);
+            }
+        }
+        dir.to_path_buf()
+    }
+}
+
+/// What mutated files of a format came to.
+#[derive(Default)]
+struct Outcomes {
+    whole: usize,
+    longest: Duration,
+}
+
+impl Outcomes {
+    /// Reads a file, of which `what` tells how it is made again, and `name` how an error calls it.
+    fn add(
+        &mut self,
+        (what, name): (&str, &str),
+        read: impl FnOnce() -> Result<(usize, usize), IngestError> + UnwindSafe,
+    ) {
+        let begun = taken();
+        let outcome = std::panic::catch_unwind(read);
+        let outcome = outcome.unwrap_or_else(|_| Err(IngestError::Internal));
+        self.longest = self.longest.max(taken() - begun);
+        match outcome {
+            Ok(_) => self.whole += 1,
+            Err(IngestError::Internal) => fail(&format!("a reader panics over {what}")),
+            Err(error) => {
+                let told = error.to_string();
+                if !told.contains(name) {
+                    fail(&format!("{what} is told as {told}"));
+                }
+            }
+        }
+        if self.longest >= LONGEST {
+            fail(&format!("{what} took {:?}", self.longest));
+        }
+    }
+
+    fn tell(&self, format: &str, count: usize, before: u64) {
+        let (whole, longest) = (self.whole, self.longest);
+        let grown = peak().saturating_sub(before) >> 20;
+        println!("{format}: {whole} of {count} can be read, {longest:.1?} at most, {grown} MiB");
+    }
+}
+
+/// Fails a test that has silenced panics.
+fn fail(sentence: &str) -> ! {
+    drop(std::panic::take_hook());
+    panic!("{sentence}");
+}
+
+/// A column of a Parquet file that began before the file ended a load: what is read ahead was computed of a negative number.
+#[test]
+fn places_in_parquet_are_looked_at() {
+    // The number -1 as the footer writes it.
+    const MINUS_ONE: u8 = 1;
+    let files = Files::new();
+    let usual = usual().into_iter().find(|it| it.name == "own.parquet");
+    let bytes = usual.unwrap().bytes;
+    let ends = bytes.len() - 8;
+    let footer = u32::from_le_bytes(bytes[ends..][..4].try_into().unwrap());
+    let mut rejected = 0;
+    for at in ends - footer as usize..ends {
+        let mut changed = bytes.clone();
+        changed[at] = MINUS_ONE;
+        // Whatever it comes to, it does not panic.
+        let outcome = read_own(&files.put("own.parquet", &changed), FileFormat::Parquet);
+        let told = outcome.err().map(|error| error.to_string());
+        rejected += usize::from(told.is_some_and(|it| it.contains("bytes that it does not have")));
+    }
+    assert!(rejected > 0);
+}
+
 #[test]
 fn strange_files_do_no_harm() {
-    // What a library panics over is damage, and told as such.
-    std::panic::set_hook(Box::new(|_| {}));
     let first = from_environment("MERIDIAN_MUTATION", 0);
     let count = from_environment("MERIDIAN_MUTATIONS", USUAL_MUTATIONS);
+    // What a library panics over is damage, and told as such. Who reads one file wants to see where.
+    if count > 1 {
+        std::panic::set_hook(Box::new(|_| {}));
+    }
     let (files, before) = (Files::new(), peak());
     for format in FileFormat::ALL {
         let mut of_format = usual();
         of_format.retain(|usual| usual.format == format);
-        let (mut whole, mut longest) = (0, Duration::ZERO);
+        let mut outcomes = Outcomes::default();
         for number in first..first + count {
             let usual = &of_format[number % of_format.len()];
             let what = format!("{}: MERIDIAN_MUTATION={number}", usual.name);
             let path = files.put(usual.name, &Chance(number as u64).mutated(&usual.bytes));
-            let begun = taken();
-            let outcome = std::panic::catch_unwind(|| usual.read(&path));
-            let outcome = outcome.unwrap_or_else(|_| Err(IngestError::Internal));
-            longest = longest.max(taken() - begun);
-            match outcome {
-                Ok(_) => whole += 1,
-                Err(IngestError::Internal) => panic!("a reader panics over {what}"),
-                Err(error) => {
-                    let told = error.to_string();
-                    assert!(told.contains(usual.name), "{what} is told as {told}");
-                }
-            }
-            assert!(longest < LONGEST, "{what} took {longest:?}");
+            outcomes.add((&what, usual.name), || usual.read(&path));
         }
-        let grown = peak().saturating_sub(before) >> 20;
-        println!(
-            "{}: {whole} of {count} can be read, {longest:.1?} at most, {grown} MiB",
-            format.name()
-        );
+        outcomes.tell(format.name(), count, before);
     }
+    let (catalogue, dir) = (Catalogue::usual(), files.0.path().join("hats"));
+    let mut outcomes = Outcomes::default();
+    for number in first..first + count {
+        let what = format!("a HATS catalogue: MERIDIAN_MUTATION={number}");
+        let dir = catalogue.put_mutated(&dir, &mut Chance(number as u64));
+        outcomes.add((&what, "hats"), || read_own(&dir, FileFormat::Parquet));
+    }
+    outcomes.tell("HATS", count, before);
     drop(std::panic::take_hook());
     let grown = peak().saturating_sub(before);
     assert!(

@@ -58,6 +58,10 @@ impl ParquetFile {
                 ArrowReaderMetadata::load(file, ArrowReaderOptions::new())
             }))?,
         };
+        // Whoever reads a column counts on it.
+        for group in metadata.metadata().row_groups() {
+            check_places(path, bytes, group)?;
+        }
         Ok(Self {
             place,
             described: described_columns(&metadata),
@@ -257,9 +261,6 @@ fn foreign_metadata(
         )
     })?;
     budget.check_columns(path, metadata.parquet_schema().num_columns())?;
-    for group in metadata.metadata().row_groups() {
-        check_places(path, bytes, group)?;
-    }
     let options = ArrowReaderOptions::new()
         .with_skip_arrow_metadata(true)
         .with_schema(with_views(metadata.schema()));
