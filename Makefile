@@ -6,7 +6,7 @@ help:
 	@echo "make build   build the program: target/release/meridian"
 	@echo "make test    everything that must pass: lint, then unit, property and whole-system tests"
 	@echo "make differential   ask random statements and compare with DuckDB: SEED=n COUNT=n MINUTES=n WORLD=n CLUSTER=n TWICE=1 SAVE=DIR"
-	@echo "make mutations   read mutated files of every format: COUNT=n FIRST=n"
+	@echo "make mutations   read mutated files of every format, and mutated schema files: COUNT=n FIRST=n"
 	@echo "make lint    format, tidiness, dependency rules, clippy"
 	@echo "make bench   measure Meridian beside its peers: SIZE=small|standard|large PEERS=duckdb,chdb,... WORK=DIR"
 	@echo "make bench-neighbours   measure what joining neighbours costs: SIZE=small|standard WORK=DIR"

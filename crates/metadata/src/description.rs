@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
 
-use crate::felis::{SchemaFile, SchemaFileError, TableEntry, YamlValue};
+use crate::felis::{SchemaFile, SchemaFileError, TableEntry, YamlValue, parse_yaml};
 use crate::resources::Resources;
 
 /// What a file says of one thing.
@@ -164,8 +164,7 @@ pub fn read_felis(
 /// # Errors
 /// As of [`read_felis`].
 pub fn read_edit(text: &str, table: Option<&str>) -> Result<DatabaseWords, SchemaFileError> {
-    let value = serde_norway::from_str(text).map_err(|error| SchemaFileError::of(&error))?;
-    edit_of(value, table)
+    edit_of(parse_yaml(text)?, table)
 }
 
 /// The same of a description in TOML.

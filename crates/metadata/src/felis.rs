@@ -38,6 +38,31 @@ impl SchemaFileError {
     }
 }
 
+/// Brackets within each other at most. The YAML reader looks at all that are open for each word that it reads, so that its time grows with the square
+/// of their depth.
+const DEEPEST: usize = 1000;
+
+/// Reads YAML.
+///
+/// # Errors
+/// It is none, or is too deep.
+pub(crate) fn parse_yaml<T: DeserializeOwned>(text: &str) -> Result<T, SchemaFileError> {
+    let mut depth = 0_usize;
+    for byte in text.bytes() {
+        // Brackets in texts count, too: there are not that many that stay open.
+        match byte {
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > DEEPEST {
+            let sentence = format!("it has more than {DEEPEST} brackets within each other");
+            return Err(SchemaFileError::new(sentence));
+        }
+    }
+    serde_norway::from_str(text).map_err(|error| SchemaFileError::of(&error))
+}
+
 /// A schema.
 #[derive(Debug, Clone, Deserialize)]
 pub struct SchemaFile {
@@ -78,7 +103,7 @@ impl SchemaFile {
     /// # Errors
     /// It is no YAML, or no schema.
     pub fn parse(text: &str) -> Result<Self, SchemaFileError> {
-        serde_norway::from_str(text).map_err(|error| SchemaFileError::of(&error))
+        parse_yaml(text)
     }
 
     /// The same of a file in another language, or one that need not have tables.

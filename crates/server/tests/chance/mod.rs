@@ -1,4 +1,4 @@
-//! Helpers of the fuzz tests of both endpoints: a seeded source of randomness, and measures of leaks.
+//! Helpers of the fuzz tests of both endpoints, and of schema files: a seeded source of randomness, and measures of leaks.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
