@@ -7,11 +7,8 @@
 //! Hints about how to run a statement (index hints, `STRAIGHT_JOIN`, optimizer comments) and locks (tables never change) cannot
 //! change a result in MySQL's dialect, and are accepted there.
 
-use std::collections::HashSet;
 use std::ops::ControlFlow;
-use std::sync::LazyLock;
 
-use datafusion::functions_window::all_default_window_functions;
 use datafusion::sql::sqlparser::ast::{
     Array, CeilFloorKind, Cte, DateTimeField, Expr, Function, FunctionArg, FunctionArgumentList,
     FunctionArguments, GroupByExpr, GroupByWithModifier, Interval, Join, JoinOperator, LimitClause,
@@ -21,9 +18,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::fold::Places;
-use crate::functions::arguments;
+use crate::functions::{arguments, is_scalar};
 use crate::mistakes::BRACKETS;
-use crate::mysql::AGGREGATES;
 use crate::visiting::visit;
 use crate::{Dialect, ErrorCode, SqlError};
 
@@ -587,24 +583,6 @@ impl Checker<'_> {
         let instead = "that is for aggregates and window functions, and this is none";
         self.absent(is_of_rows && is_scalar(&name), &words, instead)
     }
-}
-
-/// Whether a name is that of a function of a row's values.
-fn is_scalar(name: &str) -> bool {
-    static OF_ROWS: LazyLock<HashSet<String>> = LazyLock::new(|| {
-        let windows = all_default_window_functions();
-        let windows = windows.into_iter().flat_map(|function| {
-            let aliases = function.aliases().to_vec();
-            aliases.into_iter().chain([function.name().to_owned()])
-        });
-        let own = ["group_concat", "ivo_string_agg", "std", "variance"].map(str::to_owned);
-        windows
-            .chain(own)
-            .chain(AGGREGATES.iter().cloned())
-            .collect()
-    });
-    let plain = name.trim_matches(['`', '"']);
-    !OF_ROWS.contains(plain) && !OF_ROWS.contains(&format!("mysql_{plain}"))
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod photometry;
 mod real;
 mod row;
 mod row_key;
+mod scalar;
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -39,6 +40,7 @@ pub use real::{REAL, real, real_constant};
 pub(crate) use row::{ROW, row, values_of_row};
 pub(crate) use row_key::ROW_KEY;
 use row_key::row_key;
+pub(crate) use scalar::is_scalar;
 
 /// DataFusion's functions of few arguments and any amount of memory. Neither dialect has them.
 pub const UNBOUNDED: [&str; 5] = [
