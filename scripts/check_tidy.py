@@ -4,7 +4,7 @@
 - Each `.rs` file opens with `//!`, and has at most MOST_LINES lines before its tests.
 - No `#[should_panic]`, `todo!`, `unimplemented!` or `dbg!`, and no `#[ignore]` without a written reason.
 - Relative links in `.md` files lead to a file that is there, and to a heading that is there.
-- What ARCHITECTURE.md names in backticks (files, types, functions) is there.
+- What ARCHITECTURE.md and CONTRIBUTING.md name in backticks (files, types, functions) is there.
 - In the crates that write a data directory, files and directories are made by `catalog::writable_file` and
   `catalog::make_directories` alone, which give them their modes.
 - No path of somebody's machine.
@@ -33,7 +33,9 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(r"`([^`\n]+)`")
-# What the map names: words of code, as `Session::plan` and `check()`, and paths, as `http/tap` and `plan.rs`.
+# The maps of the repository.
+MAPS = {"ARCHITECTURE.md", "CONTRIBUTING.md"}
+# What they name: words of code, as `Session::plan` and `check()`, and paths, as `http/tap` and `plan.rs`.
 IN_CODE = re.compile(r"[A-Za-z_]\w*(::\w+)*(\(\))?")
 IN_TREE = re.compile(r"[\w.-]+(/[\w.-]+)*/?")
 # Names of libraries that the map says are not used.
@@ -125,7 +127,7 @@ def check(path: Path) -> Iterator[tuple[int, str]]:
         yield from check_rust(path.relative_to(ROOT), text)
     elif path.suffix == ".md":
         yield from check_links(path, text)
-        if path == ROOT / "ARCHITECTURE.md":
+        if path.name in MAPS and path.parent == ROOT:
             yield from check_map(path, text)
 
 
