@@ -458,7 +458,10 @@ async fn options_that_cannot_be_are_rejected_with_a_way_out() {
             "did you mean \"id\"",
         ),
         (change(&|r| r.key = vec!["ra".into()]), "integer"),
-        (change(&|r| r.ra = Some("name".into())), "FLOAT or DOUBLE"),
+        (
+            change(&|r| r.ra = Some("name".into())),
+            "two numbers of degrees",
+        ),
         (change(&|r| r.dec = None), "belong together"),
         (change(&|r| r.files.clear()), "at least one"),
         (
