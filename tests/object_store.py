@@ -18,6 +18,7 @@ from typing import Any
 import boto3  # type: ignore[import-untyped]
 import moto.settings
 from moto.core.authorization import ActionAuthenticatorMixin
+from moto.core.base_backend import BackendDict
 from moto.server import ThreadedMotoServer
 
 logging.getLogger("werkzeug").setLevel(logging.ERROR)
@@ -275,6 +276,8 @@ class Store:
         self.encrypted.close()
         self.server.stop()
         moto.settings.INITIAL_NO_AUTH_ACTION_COUNT = float("inf")
+        # All stores of this process have their buckets and users in one place.
+        BackendDict.reset()
 
 
 @contextmanager

@@ -340,22 +340,15 @@ impl SqlError {
             let sentence = format!("{function} does not take {count} arguments");
             return Self::about(sql, function, sentence).with_code(ErrorCode::WRONG_ARGUMENTS);
         }
-        let told = plain_sentence(message);
-        if let Some(function) = told
-            .split(' ')
-            .next()
-            .filter(|_| told.contains(" were given"))
-        {
-            return Self::about(sql, function, told.as_str()).with_code(ErrorCode::WRONG_ARGUMENTS);
-        }
         if let Some((_, told)) = message.split_once("user-defined coercion failed with: ") {
             let told = plain_sentence(told);
             // What follows is about types of the engine's.
             let sentence = told.split(". No function matches").next().unwrap_or(&told);
             let function = sentence.split(' ').next().unwrap_or(sentence);
-            let code = match sentence.contains("is not supported") {
-                true => ErrorCode::NOT_SUPPORTED,
-                false => ErrorCode::OTHER,
+            let code = match sentence {
+                told if told.contains("is not supported") => ErrorCode::NOT_SUPPORTED,
+                told if told.contains(" were given") => ErrorCode::WRONG_ARGUMENTS,
+                _ => ErrorCode::OTHER,
             };
             return Self::about(sql, function, sentence).with_code(code);
         }
