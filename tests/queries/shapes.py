@@ -90,6 +90,7 @@ GROUPS = [
         "SELECT (SELECT objectId FROM Object WHERE objectId = -5) AS v, (SELECT 1 FROM Object WHERE objectId = -5) IS NULL AS n,"
         " COALESCE((SELECT count(*) FROM Object WHERE objectId = -5 HAVING count(*) > 1), -1) AS c",
     ),
+    Case("an aggregate that is never NULL, of groups that are left out", "SELECT (SELECT BIT_XOR(filterId) FROM Source HAVING MIN(filterId) > 100) AS v, COUNT(*) FROM Object"),
     Case("a subquery without rows among conditions", "SELECT count(*) FROM Source WHERE (SELECT objectId FROM Object WHERE objectId = -5) IS NULL AND filterId = 2"),
     Case("no row equals a subquery without rows", "SELECT count(*) FROM Source WHERE NOT (filterId = (SELECT objectId FROM Object WHERE objectId = -5))"),
     Case("distinct of the key of the child", "SELECT count(*) FROM (SELECT DISTINCT objectId FROM Source) d"),

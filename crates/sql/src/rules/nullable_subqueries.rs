@@ -76,7 +76,7 @@ fn is_comparison_with_subquery(expr: &Expr) -> bool {
 fn nullable(expr: Expr) -> Result<Transformed<Expr>> {
     let mut number = 0;
     expr.transform_up(|expr| match &expr {
-        Expr::ScalarSubquery(subquery) if is_taken_at_its_word(subquery) => {
+        Expr::ScalarSubquery(subquery) if may_have_no_rows(subquery) => {
             number += 1;
             Ok(Transformed::yes(apart_from(expr, number)))
         }
@@ -84,12 +84,9 @@ fn nullable(expr: Expr) -> Result<Transformed<Expr>> {
     })
 }
 
-/// Whether a subquery may have no rows, and its column cannot be NULL.
-fn is_taken_at_its_word(subquery: &Subquery) -> bool {
-    let plan = &subquery.subquery;
-    subquery.outer_ref_columns.is_empty()
-        && !plan.schema().field(0).is_nullable()
-        && !has_one_row(plan)
+/// Whether a subquery may have no rows. Whether its column may be NULL does not count: an expression that may be is simplified to one that may not.
+fn may_have_no_rows(subquery: &Subquery) -> bool {
+    subquery.outer_ref_columns.is_empty() && !has_one_row(&subquery.subquery)
 }
 
 fn has_one_row(plan: &LogicalPlan) -> bool {
