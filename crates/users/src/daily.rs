@@ -4,18 +4,15 @@
 //! to the same numbers.
 
 use std::collections::HashMap;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{ConnectOptions, Connection, SqliteConnection};
+use sqlx::sqlite::SqliteSynchronous;
+use sqlx::{Connection, SqliteConnection};
 
-use crate::UsersError;
 use crate::database::{Result, failed};
+use crate::private_file;
 
 const FILE_NAME: &str = "usage.sqlite";
-const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Days that are kept.
 const KEPT: i64 = 31;
 const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS processor_time (
@@ -95,26 +92,8 @@ impl DailyUsage {
     }
 
     async fn open(&self) -> Result<SqliteConnection> {
-        let made = std::fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&self.path);
-        made.map_err(|source| UsersError::Unreadable {
-            path: self.path.clone(),
-            source,
-        })?;
-        let options = SqliteConnectOptions::new()
-            .filename(&self.path)
-            .busy_timeout(BUSY_TIMEOUT)
-            .journal_mode(SqliteJournalMode::Delete)
-            .synchronous(SqliteSynchronous::Normal);
         let failed = failed(&self.path);
-        let mut connection = options.connect().await.map_err(&failed)?;
-        let made = sqlx::raw_sql(SCHEMA).execute(&mut connection).await;
-        made.map_err(&failed)?;
-        Ok(connection)
+        private_file::open(&self.path, SCHEMA, SqliteSynchronous::Normal, failed).await
     }
 }
 

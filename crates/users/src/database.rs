@@ -2,7 +2,6 @@
 //!
 //! It is not in write-ahead mode: each change raises SQLite's count of changes in the file itself, where other processes see it.
 
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
 use crate::grant::Grant;
 use crate::secret::{Secret, Token};
-use crate::{Limit, PUBLIC, UsersError};
+use crate::{Limit, PUBLIC, UsersError, private_file};
 
 /// The version of the file in which groups came, and all grants into one table.
 pub(crate) const WITH_GROUPS: i64 = 4;
@@ -22,8 +21,6 @@ const VERSION: i64 = WITH_RELEASES;
 /// The name under which the limits and the grants of everybody are stored.
 pub(crate) const EVERYBODY: &str = "";
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Of the file: hashes of passwords are for nobody else.
-const MODE: u32 = 0o600;
 
 const SCHEMA: &str = "
 CREATE TABLE users (
@@ -131,16 +128,7 @@ pub(crate) fn failed(path: &Path) -> impl Fn(sqlx::Error) -> UsersError {
 
 /// Opens the file, which is made if it is not there.
 pub(crate) async fn open(path: &Path) -> Result<Opened> {
-    let made = std::fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(MODE)
-        .open(path);
-    made.map_err(|source| UsersError::Unreadable {
-        path: path.to_owned(),
-        source,
-    })?;
+    private_file::make(path)?;
     connect(path, false).await
 }
 

@@ -15,6 +15,7 @@ mod grant;
 mod group;
 mod limits;
 mod list;
+mod private_file;
 mod release;
 mod secret;
 mod session_store;

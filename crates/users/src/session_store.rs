@@ -5,21 +5,19 @@
 //! all of them with the next request.
 
 use std::collections::HashMap;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{ConnectOptions, Connection, SqliteConnection};
+use sqlx::sqlite::SqliteSynchronous;
+use sqlx::{Connection, SqliteConnection};
 
 use crate::change_count::ChangeCount;
-use crate::{User, UserList, UsersError, fingerprint, now};
+use crate::{User, UserList, UsersError, fingerprint, now, private_file};
 
 const FILE_NAME: &str = "sessions.sqlite";
-const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Sessions that are kept.
 const MOST: i64 = 10_000;
 /// Random bytes of a cookie.
@@ -180,26 +178,8 @@ impl SessionStore {
     }
 
     async fn open(&self) -> Result<SqliteConnection, UsersError> {
-        let made = std::fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&self.path);
-        made.map_err(|source| UsersError::Unreadable {
-            path: self.path.clone(),
-            source,
-        })?;
-        let options = SqliteConnectOptions::new()
-            .filename(&self.path)
-            .busy_timeout(BUSY_TIMEOUT)
-            .journal_mode(SqliteJournalMode::Delete)
-            .synchronous(SqliteSynchronous::Full);
-        let opened = options.connect().await;
-        let mut connection = opened.map_err(|source| self.failed(source))?;
-        let made = sqlx::raw_sql(SCHEMA).execute(&mut connection).await;
-        made.map_err(|source| self.failed(source))?;
-        Ok(connection)
+        let failed = |source| self.failed(source);
+        private_file::open(&self.path, SCHEMA, SqliteSynchronous::Full, failed).await
     }
 
     fn failed(&self, source: sqlx::Error) -> UsersError {
