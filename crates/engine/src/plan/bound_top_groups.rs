@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 
+use super::drop_group_limits::without_limits;
 use super::engine_rules::{Rules, place_of_rule};
 
 /// The largest LIMIT for which the rule applies.
@@ -39,23 +39,11 @@ impl PhysicalOptimizerRule for BoundTopGroups {
         plan: Arc<dyn ExecutionPlan>,
         config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let is_too_many = |aggregate: &&AggregateExec| {
+        let is_too_many = |aggregate: &AggregateExec| {
             let limit = aggregate.limit_options();
             limit.is_some_and(|options| options.limit > MOST_GROUPS)
         };
-        self.rule
-            .optimize(plan, config)?
-            .transform_up(|node| {
-                let aggregate = node.downcast_ref::<AggregateExec>().filter(is_too_many);
-                Ok(match aggregate {
-                    Some(aggregate) => {
-                        let unbounded = aggregate.with_new_limit_options(None);
-                        Transformed::yes(Arc::new(unbounded) as Arc<dyn ExecutionPlan>)
-                    }
-                    None => Transformed::no(node),
-                })
-            })
-            .data()
+        without_limits(self.rule.optimize(plan, config)?, is_too_many)
     }
 
     fn name(&self) -> &str {

@@ -22,17 +22,7 @@ impl PhysicalOptimizerRule for DropGroupLimits {
         plan: Arc<dyn ExecutionPlan>,
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|node| {
-            let aggregate = node.downcast_ref::<AggregateExec>();
-            Ok(match aggregate.filter(|it| !may_have_limit(it)) {
-                Some(aggregate) => {
-                    let unbounded = aggregate.with_new_limit_options(None);
-                    Transformed::yes(Arc::new(unbounded) as Arc<dyn ExecutionPlan>)
-                }
-                None => Transformed::no(node),
-            })
-        })
-        .data()
+        without_limits(plan, |aggregate| !may_have_limit(aggregate))
     }
 
     fn name(&self) -> &str {
@@ -42,6 +32,24 @@ impl PhysicalOptimizerRule for DropGroupLimits {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// A plan whose aggregates have no limit of their groups where that holds of them.
+pub(super) fn without_limits(
+    plan: Arc<dyn ExecutionPlan>,
+    drops: impl Fn(&AggregateExec) -> bool,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    plan.transform_up(|node| {
+        let aggregate = node.downcast_ref::<AggregateExec>();
+        Ok(match aggregate.filter(|it| drops(it)) {
+            Some(aggregate) => {
+                let unbounded = aggregate.with_new_limit_options(None);
+                Transformed::yes(Arc::new(unbounded) as Arc<dyn ExecutionPlan>)
+            }
+            None => Transformed::no(node),
+        })
+    })
+    .data()
 }
 
 /// Whether an aggregate runs with the limit that it has, if it has one.
