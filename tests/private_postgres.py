@@ -29,6 +29,12 @@ def as_server_user(*command: object) -> list[str]:
     return ["runuser", "-u", "postgres", "--", *words] if os.getuid() == 0 else words
 
 
+def make_data(programs: Path, data: Path) -> None:
+    """Makes the data directory of a server that lets everybody in, in one that the server's user owns."""
+    initdb = as_server_user(programs / "initdb", "-D", data, "-U", USER, "-A", "trust", "-N", "-E", "UTF8", "--locale=C")
+    subprocess.run(initdb, check=True, capture_output=True, cwd="/")
+
+
 @contextmanager
 def private_postgres(*options: str) -> Iterator[str]:
     """A cluster that runs; gives the URL of its database."""
@@ -40,8 +46,7 @@ def private_postgres(*options: str) -> Iterator[str]:
         if os.getuid() == 0:
             shutil.chown(directory, pwd.getpwnam("postgres").pw_uid)
         data = directory / "data"
-        initdb = as_server_user(programs / "initdb", "-D", data, "-U", USER, "-A", "trust", "-N", "-E", "UTF8", "--locale=C")
-        subprocess.run(initdb, check=True, capture_output=True, cwd="/")
+        make_data(programs, data)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from private_postgres import START_SECONDS, USER, as_server_user, binaries
+from private_postgres import START_SECONDS, USER, as_server_user, binaries, make_data
 
 
 def free_port() -> int:
@@ -95,8 +95,7 @@ def replicated_postgres() -> Iterator[Pair]:
         if os.getuid() == 0:
             shutil.chown(directory, pwd.getpwnam("postgres").pw_uid)
         primary, standby = Cluster(programs, directory / "primary"), Cluster(programs, directory / "standby")
-        initdb = as_server_user(programs / "initdb", "-D", primary.data, "-U", USER, "-A", "trust", "-N", "-E", "UTF8", "--locale=C")
-        subprocess.run(initdb, check=True, capture_output=True, cwd="/")
+        make_data(programs, primary.data)
         try:
             # The standby's sessions ask for less by themselves: what stores acknowledge does not depend on it.
             primary.start("synchronous_standby_names=*", "synchronous_commit=off", "wal_level=replica")
