@@ -1,11 +1,11 @@
 //! What a front end does with the queries that several share: it learns of those of the others, ends and removes them for their users,
 //! takes over those of front ends that are gone, and gives its own up when it was out of touch with the list.
 
-use catalog::since_boot;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use catalog::since_boot;
 use engine::QueryState;
 use sql::ErrorCode;
 use sqlx::PgPool;
