@@ -13,7 +13,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use engine::Session;
-use sql::{ErrorCode, Interrupt, SqlError};
+use sql::{ErrorCode, SqlError, interrupt};
 
 use crate::LONGEST;
 
@@ -111,11 +111,12 @@ impl Probe {
         }
     }
 
-    /// Waits as work does that is far from its end.
+    /// Waits as work does that is far from its end: its checks move the thread's other tasks to another thread, so that the statement's
+    /// other pieces go on.
     fn wait(&self) -> Result<()> {
-        let (interrupt, began) = (Interrupt::current_or_new(), Instant::now());
+        let began = Instant::now();
         while !self.is_released.load(SeqCst) {
-            interrupt.check()?;
+            interrupt::check()?;
             if began.elapsed() > LONGEST * 2 {
                 return exec_err!("a probe was neither released nor ended");
             }
