@@ -54,8 +54,8 @@ def measure_merge(
     while published < rows:
         moment, frames = visit_of(detectors, visit)
         database.store(moment, **tables_of(frames))
-        editions = database.publish()
-        assert editions, "nothing was published"
+        # The server may have published it just before, by itself.
+        database.publish()
         published += sum(len(found) for found in frames.values())
         visit += 1
         if visit % 10 == 0:
