@@ -451,10 +451,12 @@ def test_several_tables_are_uploaded(server: Server) -> None:
 def test_mistakes_of_uploads_are_said(server: Server) -> None:
     """By the names that the client has given, never by those of files."""
     good = as_csv([(1, 2.0, 3.0)])
+    joined = "SELECT u.n FROM TAP_UPLOAD.mine AS u JOIN sky.Star AS s ON DISTANCE(u.ra, u.dec, s.wrong, s.dec) < 0.1"
     fields: dict[str, object] = {"UPLOAD": "mine,param:x", "QUERY": "SELECT * FROM TAP_UPLOAD.mine", "FORMAT": "csv"}
     for changes, content, status, sentence in (
         ({"QUERY": "SELECT * FROM TAP_UPLOAD.other"}, good, 404, "no table of this name was uploaded with this statement; there are: mine"),
         ({"QUERY": "SELECT nothing FROM TAP_UPLOAD.mine"}, good, 400, "there is no column nothing"),
+        ({"QUERY": joined}, good, 400, f"(line 1, column {joined.index('wrong') + 1})\n  {joined.replace('<', '&lt;')}\n"),
         ({"UPLOAD": "mine,param:y"}, good, 400, "UPLOAD names the part y"),
         ({"UPLOAD": "mine,param:x;MINE,param:x"}, good, 400, "two tables MINE"),
         ({"UPLOAD": "my table,param:x"}, good, 400, "names a table &quot;my table&quot;"),

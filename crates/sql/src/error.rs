@@ -6,6 +6,7 @@ use std::time::Duration;
 use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::sql::sqlparser::tokenizer::Location;
 
+use crate::error_place::ErrorPlace;
 use crate::fold::{Places, fold_word};
 use crate::{
     Dialect, ErrorCode, MatchFunction, column_mistakes, functions, mistakes, temporary_files,
@@ -16,34 +17,18 @@ use crate::{
 pub struct SqlError {
     sentence: String,
     code: ErrorCode,
-    place: Option<Place>,
+    place: Option<ErrorPlace>,
     retry_after: Option<Duration>,
-}
-
-/// Where in the text the mistake is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
-    line: u64,
-    column: u64,
-    text: String,
-    width: usize,
 }
 
 impl std::error::Error for SqlError {}
 
 impl fmt::Display for SqlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(place) = &self.place else {
-            return f.write_str(&self.sentence);
-        };
-        writeln!(
-            f,
-            "{} (line {}, column {})",
-            self.sentence, place.line, place.column
-        )?;
-        writeln!(f, "  {}", place.text)?;
-        let indent = " ".repeat(place.column as usize - 1);
-        write!(f, "  {indent}{}", "^".repeat(place.width.max(1)))
+        match &self.place {
+            Some(place) => place.write(&self.sentence, f),
+            None => f.write_str(&self.sentence),
+        }
     }
 }
 
@@ -94,14 +79,11 @@ impl SqlError {
 
     /// A mistake at the word that begins at a place in `sql`.
     pub fn at_word(sql: &str, location: Location, sentence: impl Into<String>) -> Self {
-        let mut error = Self::at(sql, location, sentence);
-        if let Some(place) = &mut error.place {
-            let rest = place.text.chars().skip(place.column as usize - 1);
-            place.width = rest
-                .take_while(|c| c.is_alphanumeric() || *c == '_')
-                .count();
+        let error = Self::at(sql, location, sentence);
+        Self {
+            place: error.place.map(ErrorPlace::of_word),
+            ..error
         }
-        error
     }
 
     /// A mistake about a name: points at the first place where it stands as a word of its own.
@@ -128,15 +110,7 @@ impl SqlError {
     }
 
     fn point_at(&mut self, sql: &str, byte: usize, width: usize) {
-        let Location { line, column } = Places::new(sql).location(byte);
-        let text = sql.lines().nth(line as usize - 1).unwrap_or("");
-        let (text, column) = cut_around(text, column as usize);
-        self.place = Some(Place {
-            line,
-            column: column as u64,
-            text,
-            width,
-        });
+        self.place = Some(ErrorPlace::new(sql, byte, width));
     }
 
     /// Puts an engine's error into words. `sql` is the text as typed; `tables` are the names that could have been meant
@@ -510,16 +484,6 @@ pub(crate) fn find_word(sql: &str, name: &str) -> Option<usize> {
         !folded[..at].ends_with(part_of_word)
             && !folded[at + name.len()..].starts_with(part_of_word)
     })
-}
-
-/// Keeps a very long line readable: at most 120 characters around the column, and the column's place in what is kept.
-fn cut_around(text: &str, column: usize) -> (String, usize) {
-    const KEPT: usize = 120;
-    if text.chars().count() <= KEPT {
-        return (text.to_owned(), column);
-    }
-    let from = column.saturating_sub(KEPT / 2);
-    (text.chars().skip(from).take(KEPT).collect(), column - from)
 }
 
 /// An engine's message without the decoration that means nothing to a user.

@@ -15,6 +15,7 @@ mod dialect;
 mod distinct_order;
 mod error;
 mod error_code;
+mod error_place;
 mod fold;
 pub mod functions;
 mod headings;

@@ -19,5 +19,6 @@ mod warnings;
 
 pub(crate) use grammar::AdqlGrammar;
 pub(crate) use rewrite::rewrite;
+pub(crate) use uploads::as_typed;
 pub use uploads::{UPLOAD_SCHEMA, UploadedName, with_uploads};
 pub use warnings::adql_warnings;

@@ -1,5 +1,6 @@
 //! Tables that come with a statement: `TAP_UPLOAD.name` (TAP 1.1, section 2.7.5) is what they are called in it.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use datafusion::sql::sqlparser::keywords::{Keyword, RESERVED_FOR_TABLE_ALIAS};
@@ -20,8 +21,15 @@ pub struct UploadedName {
     pub table: String,
 }
 
+/// Before what stands for a table in a statement.
+const BEFORE: &str = "/*upload*/";
+/// Behind it, before the words that were typed.
+const TYPED: &str = "/*for ";
+const END: &str = "*/";
+
 /// A statement of ADQL's with what stands for its uploaded tables in their places. Where the statement gives a table no other name, its own
-/// is its alias, so that columns can be qualified by it; sides of `nearest` and `crossmatch` have none.
+/// is its alias, so that columns can be qualified by it; sides of `nearest` and `crossmatch` have none. Comments say what was typed, so that
+/// messages show that ([`as_typed`]).
 ///
 /// # Errors
 /// It names an uploaded table that did not come with it. A text that cannot be taken apart is returned as it is: parsing it tells why.
@@ -55,12 +63,52 @@ pub fn with_uploads(text: &str, uploads: &[UploadedName]) -> Result<String, SqlE
         let span = places.byte(tokens[at].span.start)..places.byte(tokens[at + 2].span.end);
         written.push_str(&text[copied..span.start]);
         let is_side = parentheses.are_of_table_function();
-        written.push_str(&reference.written(upload, text, &span, is_side));
+        let stands_for = reference.written(upload, text, &span, is_side);
+        let typed = match &text[span.clone()] {
+            typed if typed.contains(END) => format!("TAP_UPLOAD.{}", upload.name),
+            typed => typed.to_owned(),
+        };
+        written.extend([BEFORE, &stands_for, TYPED, &typed, END]);
         copied = span.end;
         at += 3;
     }
     written.push_str(&text[copied..]);
     Ok(written)
+}
+
+/// A statement of [`with_uploads`] as it was typed, and where a byte of it is in that: what stands for a table is where its name is.
+pub(crate) fn as_typed(written: &str, byte: usize) -> (Cow<'_, str>, usize) {
+    if !written.contains(BEFORE) {
+        return (Cow::Borrowed(written), byte);
+    }
+    let (mut typed, mut place) = (String::with_capacity(written.len()), None);
+    let mut at = 0;
+    while let Some((stands_for, name)) = next_upload(&written[at..]) {
+        let (stands_for, name) = (
+            at + stands_for.start..at + stands_for.end,
+            at + name.start..at + name.end,
+        );
+        if byte < stands_for.start {
+            place.get_or_insert(typed.len() + byte.saturating_sub(at));
+        }
+        typed.push_str(&written[at..stands_for.start]);
+        if byte < stands_for.end {
+            place.get_or_insert(typed.len());
+        }
+        typed.push_str(&written[name]);
+        at = stands_for.end;
+    }
+    let place = place.unwrap_or(typed.len() + byte.saturating_sub(at));
+    typed.push_str(&written[at..]);
+    (Cow::Owned(typed), place)
+}
+
+/// The first place of a text where something stands for a table, and where the words are that were typed.
+fn next_upload(text: &str) -> Option<(Range<usize>, Range<usize>)> {
+    let start = text.find(BEFORE)?;
+    let name = start + text[start..].find(TYPED)? + TYPED.len();
+    let end = name + text[name..].find(END)?;
+    Some((start..end + END.len(), name..end))
 }
 
 fn unknown(uploads: &[UploadedName]) -> String {
@@ -173,6 +221,8 @@ impl Reference {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::sql::sqlparser::tokenizer::Whitespace;
+
     use super::*;
 
     fn written(text: &str) -> Result<String, String> {
@@ -180,7 +230,54 @@ mod tests {
             name: name.to_owned(),
             table: format!("read_x('{name}')"),
         });
-        with_uploads(text, &uploads).map_err(|error| error.to_string())
+        let written = with_uploads(text, &uploads).map_err(|error| error.to_string())?;
+        assert_eq!(as_typed(&written, 0).0, text);
+        let is_of_comment = |token: &Token| {
+            matches!(token, Token::Whitespace(Whitespace::MultiLineComment(comment))
+                if comment == "upload" || comment.starts_with("for "))
+        };
+        let Ok(tokens) = Dialect::Adql.tokenizer(&written).tokenize() else {
+            return Ok(written);
+        };
+        let tokens = tokens.iter().filter(|token| !is_of_comment(token));
+        Ok(tokens.map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn messages_show_what_was_typed() {
+        let uploads = [UploadedName {
+            name: "mine".to_owned(),
+            table: "read_x('/secret/place')".to_owned(),
+        }];
+        let typed = "SELECT 1 FROM tap_upload.mine AS u,\n TAP_UPLOAD\n. mine WHERE wrong = 1";
+        let written = with_uploads(typed, &uploads).unwrap();
+        let at = |word: &str, text: &str| text.find(word).unwrap();
+        for word in ["SELECT", "AS u", "WHERE", "wrong", "= 1"] {
+            let shown = as_typed(&written, at(word, &written));
+            assert_eq!(shown, (typed.into(), at(word, typed)), "{word}");
+        }
+        let (_, first) = as_typed(&written, at("secret", &written));
+        assert_eq!(first, at("tap_upload", typed));
+        let (_, second) = as_typed(&written, written.rfind("secret").unwrap());
+        assert_eq!(second, at("TAP_UPLOAD", typed));
+        assert_eq!(as_typed(&written, written.len()).1, typed.len());
+        let error = SqlError::about(&written, "wrong", "no column");
+        let caret = " ".repeat(" . mine WHERE ".len() + 1) + "^^^^^";
+        assert_eq!(
+            error.to_string(),
+            format!("no column (line 3, column 14)\n  . mine WHERE wrong = 1\n{caret}")
+        );
+    }
+
+    #[test]
+    fn comments_within_a_name_are_not_kept() {
+        let uploads = [UploadedName {
+            name: "mine".to_owned(),
+            table: "read_x('mine')".to_owned(),
+        }];
+        let typed = "SELECT a FROM tap_upload/* x */.mine";
+        let written = with_uploads(typed, &uploads).unwrap();
+        assert_eq!(as_typed(&written, 0).0, "SELECT a FROM TAP_UPLOAD.mine");
     }
 
     #[test]
