@@ -57,7 +57,7 @@ def q3c_cluster() -> Iterator[Path]:
 
 
 def wait_until_it_answers(socket: Path, server: subprocess.Popen[bytes]) -> None:
-    """Until questions are answered."""
+    """Until queries are answered."""
     give_up = time.monotonic() + START_SECONDS
     while subprocess.run([BINARIES / "pg_isready", "-h", socket], capture_output=True, check=False).returncode != 0:
         assert server.poll() is None and time.monotonic() < give_up, "PostgreSQL does not start"

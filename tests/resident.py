@@ -41,7 +41,7 @@ class Watched:
             self.over.wait(0.05)
 
     def assert_within(self, resident: int, seconds: float) -> None:
-        """Its memory was within a bound, it lives, and each question beside was answered in time."""
+        """Its memory was within a bound, it lives, and each query beside was answered in time."""
         assert self.server.process.poll() is None, self.server.log
         mebibytes = self.most_resident / MIB
         assert self.most_resident <= resident, f"it held {mebibytes:.0f} MiB, more than {resident / MIB:.0f}"

@@ -28,7 +28,7 @@ from meridian_bench.contenders.base import Setup  # noqa: E402
 from meridian_bench.install import BENCH  # noqa: E402
 from meridian_bench.machine import page_cache  # noqa: E402
 from meridian_bench.merging import Unlike, merged  # noqa: E402
-from meridian_bench.questions import QUESTIONS  # noqa: E402
+from meridian_bench.queries import QUERIES  # noqa: E402
 from meridian_bench.report import readme_link  # noqa: E402
 from meridian_bench.samples import percentile, ratio  # noqa: E402
 
@@ -51,10 +51,10 @@ def run(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_report_has_every_row_and_no_differing_answer(run: Path) -> None:
-    """Each question was answered by both, warm, and each answer compared."""
+    """Each query was answered by both, warm, and each answer compared."""
     record = json.loads((run / "samples.json").read_text())
-    warm = {asking["name"]: asking for asking in record["questions"] if not asking["cold"]}
-    assert list(warm) == [question.name for question in QUESTIONS]
+    warm = {asking["name"]: asking for asking in record["queries"] if not asking["cold"]}
+    assert list(warm) == [query.name for query in QUERIES]
     report = (run / "REPORT.md").read_text()
     for name, asking in warm.items():
         assert f"| **{name}** " in report
@@ -63,7 +63,7 @@ def test_report_has_every_row_and_no_differing_answer(run: Path) -> None:
         assert asking["compared"] > 0, name
         assert set(asking["times"]) == {"meridian", "duckdb"}
     assert "answers that were compared are the same." in report
-    assert {asking["name"] for asking in record["questions"] if asking["cold"]} >= {"LV1", "cone", "HV2", "HV2b"}
+    assert {asking["name"] for asking in record["queries"] if asking["cold"]} >= {"LV1", "cone", "HV2", "HV2b"}
     assert {(load["contender"], load["table"]) for load in record["loads"]} == {
         (name, table) for name in ("meridian", "duckdb") for table in ("Object", "Source", "Optical", "Infrared")
     }
@@ -77,24 +77,24 @@ def test_a_peer_that_cannot_take_part_is_left_out(run: Path) -> None:
     assert "LSDB is absent or fell out: No module named 'lsdb'" in (run / "REPORT.md").read_text()
 
 
-def test_chosen_questions_load_what_they_need(meridian: Meridian, tmp_path: Path) -> None:
+def test_chosen_queries_load_what_they_need(meridian: Meridian, tmp_path: Path) -> None:
     """And whom none of them is for takes no part."""
-    run_tiny(meridian, tmp_path, "--questions", "hv1,near")
+    run_tiny(meridian, tmp_path, "--queries", "hv1,near")
     record = json.loads((tmp_path / "samples.json").read_text())
-    assert [asking["name"] for asking in record["questions"] if not asking["cold"]] == ["HV1", "near"]
+    assert [asking["name"] for asking in record["queries"] if not asking["cold"]] == ["HV1", "near"]
     assert {load["table"] for load in record["loads"]} == {"Object"}
-    assert record["absent"] == {"lsdb": "it is asked none of the chosen questions"}
+    assert record["absent"] == {"lsdb": "it is asked none of the chosen queries"}
     report = (tmp_path / "REPORT.md").read_text()
-    assert "- Only these questions were asked: HV1, near." in report
+    assert "- Only these queries were asked: HV1, near." in report
     near = next(line for line in report.splitlines() if line.startswith("| **near** "))
     assert near.startswith("| **near** pairs within 0.02 degree in 0.04 square degrees | ")
 
 
 def test_contenders_that_run_one_at_a_time_answer_the_same(meridian: Meridian, tmp_path: Path) -> None:
     """In as many rounds, each begun by another one, and compared."""
-    run_tiny(meridian, tmp_path, "--apart", "--questions", "lv1,hv3,near")
+    run_tiny(meridian, tmp_path, "--apart", "--queries", "lv1,hv3,near")
     record = json.loads((tmp_path / "samples.json").read_text())
-    warm = {asking["name"]: asking for asking in record["questions"] if not asking["cold"]}
+    warm = {asking["name"]: asking for asking in record["queries"] if not asking["cold"]}
     assert list(warm) == ["LV1", "HV3", "near"]
     for asking in warm.values():
         assert not asking["complaints"] and not asking["differences"]
@@ -132,7 +132,7 @@ def test_a_differing_answer_is_shown_and_fails(run: Path, tmp_path: Path) -> Non
     """A difference in the samples is bold in the report, and the exit status tells."""
     record = json.loads((run / "samples.json").read_text())
     one = {"contender": "meridian", "against": "duckdb", "found": "1 of 9 rows differ", "text": "SELECT 1"}
-    record["questions"][-1]["differences"].append(one)
+    record["queries"][-1]["differences"].append(one)
     (tmp_path / "samples.json").write_text(json.dumps(record))
     command = [sys.executable, "-m", "meridian_bench", "report", "samples.json", "--out", "."]
     environment = {"PYTHONPATH": str(REPOSITORY / "bench"), "PATH": "/usr/bin:/bin"}
@@ -144,10 +144,10 @@ def test_a_differing_answer_is_shown_and_fails(run: Path, tmp_path: Path) -> Non
 
 
 def of_another_peer(record: dict[str, Any], *chosen: str) -> dict[str, Any]:
-    """The record as a run with MariaDB instead would have it, asked only some of the questions."""
+    """The record as a run with MariaDB instead would have it, asked only some of the queries."""
     other: dict[str, Any] = json.loads(json.dumps(record).replace('"duckdb"', '"mariadb"'))
     other["about"].update(groups=[["mariadb"]], chosen=list(chosen), seed=7, skipped=["duckdb"], rounds=1)
-    other["questions"] = [asked for asked in other["questions"] if asked["name"] in chosen]
+    other["queries"] = [asked for asked in other["queries"] if asked["name"] in chosen]
     other["absent"] = {}
     other.pop("cones", None)
     return other
@@ -157,7 +157,7 @@ def test_runs_with_other_peers_make_one_report(run: Path, tmp_path: Path) -> Non
     """Peers that were asked on another day stand beside the others, each compared with Meridian as it was then."""
     first = json.loads((run / "samples.json").read_text())
     other = of_another_peer(first, "LV1", "cone")
-    for asked in other["questions"]:
+    for asked in other["queries"]:
         # The best of all.
         asked["times"]["mariadb"] = [[time / 100 for time in block] for block in asked["times"]["meridian"]]
     (tmp_path / "other.json").write_text(json.dumps(other))
@@ -169,9 +169,9 @@ def test_runs_with_other_peers_make_one_report(run: Path, tmp_path: Path) -> Non
     assert "| 100 (100 to 100), MariaDB |" in lines["LV1"].replace(".00", "")
     # Of what MariaDB was not asked nothing has changed.
     assert lines["HV2b"] in before
-    assert "- MariaDB: only these questions were asked: LV1, cone." in report
+    assert "- MariaDB: only these queries were asked: LV1, cone." in report
     assert "constants drawn from seed 7: Meridian with MariaDB" in report
-    assert "Taking turns question by question: Meridian and DuckDB; Meridian and LSDB; Meridian and MariaDB." in report
+    assert "Taking turns query by query: Meridian and DuckDB; Meridian and LSDB; Meridian and MariaDB." in report
     loads = [line for line in report.splitlines() if line.startswith("| Object | ")]
     assert [line.split("|")[2].strip() for line in loads] == ["Meridian", "DuckDB", "MariaDB"]
 
@@ -185,7 +185,7 @@ def test_runs_with_other_peers_make_one_report(run: Path, tmp_path: Path) -> Non
         (lambda record: record["versions"].update(meridian="0.0.0"), "run 2 asked version 0.0.0 of meridian, the first "),
         (lambda record: record["about"].update(groups=[["mariadb"], ["duckdb"]]), "had asked already: duckdb."),
         (lambda record: record.update(cones={}), "asked for cones over HTTP, as the first did."),
-        (lambda record: record["questions"][0].update(kind="scan"), "asked scans 1 times, the first "),
+        (lambda record: record["queries"][0].update(kind="scan"), "asked scans 1 times, the first "),
     ],
 )
 def test_runs_that_are_unlike_make_no_report(

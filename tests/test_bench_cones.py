@@ -299,7 +299,7 @@ def test_the_peer_says_what_is_wrong(generator: Path, cluster: Path) -> None:
 
 def run_cones(meridian: Meridian, work: Path, *options: object) -> str:
     """A tiny run of cones over HTTP alone; gives the report."""
-    command = [sys.executable, "-m", "meridian_bench", "run", "--size", "tiny", "--peers", "none", "--questions", "conehttp"]
+    command = [sys.executable, "-m", "meridian_bench", "run", "--size", "tiny", "--peers", "none", "--queries", "conehttp"]
     command += ["--no-install", "--meridian", meridian.binary, "--work", work, "--out", work, *map(str, options)]
     done = subprocess.run(command, cwd=REPOSITORY / "bench", capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The benchmark's spatial joins: its questions against loops over all pairs, and what is asked of whom."""
+"""The benchmark's spatial joins: its queries against loops over all pairs, and what is asked of whom."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from meridian_cli import Meridian as Program
 sys.path.insert(0, str(REPOSITORY / "bench"))
 
 from meridian_bench import match_tables  # noqa: E402
-from meridian_bench.__main__ import question_names  # noqa: E402
+from meridian_bench.__main__ import query_names  # noqa: E402
 from meridian_bench.catalogue import Catalogue, Sky, open_catalogue  # noqa: E402
 from meridian_bench.comparison import difference  # noqa: E402
 from meridian_bench.constants import Constants  # noqa: E402
 from meridian_bench.contenders.base import Contender, Setup  # noqa: E402
 from meridian_bench.contenders.duckdb import DuckDB  # noqa: E402
 from meridian_bench.contenders.meridian import Meridian  # noqa: E402
-from meridian_bench.neighbour_questions import NEIGHBOUR_QUESTIONS  # noqa: E402
-from meridian_bench.question import Question  # noqa: E402
-from meridian_bench.questions import QUESTIONS, questions_for  # noqa: E402
+from meridian_bench.neighbour_queries import NEIGHBOUR_QUERIES  # noqa: E402
+from meridian_bench.query import Query  # noqa: E402
+from meridian_bench.queries import QUERIES, queries_for  # noqa: E402
 from meridian_bench.reckoning import reason_to_leave_out  # noqa: E402
 from meridian_bench.sizes import SIZES  # noqa: E402
 
@@ -84,17 +84,17 @@ def columns(catalogue: Catalogue, table: str) -> dict[str, np.ndarray]:
     return {name: rows.column(name).to_numpy() for name in rows.column_names}
 
 
-def pairs_by_loop(catalogue: Catalogue, question: Question, constants: dict[str, object]) -> pa.Table:
-    """The answer to a question of pairs, from all rows with all rows."""
-    assert question.pairs is not None
-    box, work = question.pairs.box, question.pairs.work
+def pairs_by_loop(catalogue: Catalogue, query: Query, constants: dict[str, object]) -> pa.Table:
+    """The answer to a query of pairs, from all rows with all rows."""
+    assert query.pairs is not None
+    box, work = query.pairs.box, query.pairs.work
     rows = columns(catalogue, "Object")
     ra, dec = rows["ra_PS"], rows["decl_PS"]
     ra0, ra1, dec0, dec1 = (constants[f"{box}_{bound}"] for bound in ("ra0", "ra1", "dec0", "dec1"))
     inside = (ra >= ra0) & (ra <= ra1) & (dec >= dec0) & (dec <= dec1)
     ra, dec = ra[inside], dec[inside]
     apart = separations(ra[:, None], dec[:, None], ra[None, :], dec[None, :])
-    near = apart < question.pairs.radius
+    near = apart < query.pairs.radius
     if work == "sum":
         return pa.table({"n": [int(near.sum())], "total": [float(apart[near].sum())]})
     if work == "cut":
@@ -115,21 +115,21 @@ def match_by_loop(catalogue: Catalogue) -> pa.Table:
     return pa.table({"n": [len(found)], "total": [sum(found)]})
 
 
-@pytest.mark.parametrize("question", NEIGHBOUR_QUESTIONS, ids=lambda question: question.name)
+@pytest.mark.parametrize("query", NEIGHBOUR_QUERIES, ids=lambda query: query.name)
 def test_a_spatial_join_counts_what_a_loop_counts(
-    contender: Contender, catalogue: Catalogue, question: Question
+    contender: Contender, catalogue: Catalogue, query: Query
 ) -> None:
     """And asked with a radius that is a little less, which loses pairs, Meridian does not."""
     constants = Constants(SKY, 11, BOXES).draw()
-    expected = pairs_by_loop(catalogue, question, constants) if question.pairs else match_by_loop(catalogue)
+    expected = pairs_by_loop(catalogue, query, constants) if query.pairs else match_by_loop(catalogue)
     assert expected.column("n")[0].as_py() > ROWS / 3
     dialect = "meridian" if isinstance(contender, Meridian) else "duckdb"
-    text = question.asked_in(dialect, constants, [])
+    text = query.asked_in(dialect, constants, [])
     assert text is not None
     assert difference(contender.to_arrow(contender.ask(text)), expected) is None
     if dialect == "meridian":
-        radius = f"< {question.pairs.radius!r}" if question.pairs else ", 1.0)"
-        smaller = f"< {question.pairs.radius * 0.97!r}" if question.pairs else ", 0.97)"
+        radius = f"< {query.pairs.radius!r}" if query.pairs else ", 1.0)"
+        smaller = f"< {query.pairs.radius * 0.97!r}" if query.pairs else ", 0.97)"
         assert radius in text
         wrong = contender.to_arrow(contender.ask(text.replace(radius, smaller)))
         assert difference(wrong, expected) is not None
@@ -146,15 +146,15 @@ def test_a_peer_is_left_out_of_what_takes_too_long_or_too_much_memory() -> None:
     """Of the large box at the standard size, and not of the small one; Meridian never."""
     sky = replace(SKY, density=50_000.0)
     standard = Constants(sky, 1, SIZES["standard"].boxes)
-    questions = {question.name: question for question in NEIGHBOUR_QUESTIONS}
-    assert reason_to_leave_out("postgres", questions["SHV1"], standard) == "would take about 131 minutes"
-    assert reason_to_leave_out("postgres", questions["SHV1part"], standard) == ""
-    assert "GB of memory" in reason_to_leave_out("astropy", questions["SHV1"], standard)
-    assert "fixed number" in reason_to_leave_out("lsdb", questions["near"], standard)
-    assert all(reason_to_leave_out("meridian", question, standard) == "" for question in questions.values())
+    queries = {query.name: query for query in NEIGHBOUR_QUERIES}
+    assert reason_to_leave_out("postgres", queries["SHV1"], standard) == "would take about 131 minutes"
+    assert reason_to_leave_out("postgres", queries["SHV1part"], standard) == ""
+    assert "GB of memory" in reason_to_leave_out("astropy", queries["SHV1"], standard)
+    assert "fixed number" in reason_to_leave_out("lsdb", queries["near"], standard)
+    assert all(reason_to_leave_out("meridian", query, standard) == "" for query in queries.values())
     tiny = Constants(sky, 1, SIZES["tiny"].boxes)
     for name in ("duckdb", "chdb", "postgres", "astropy", "scipy"):
-        assert not any(reason_to_leave_out(name, question, tiny) for question in questions.values())
+        assert not any(reason_to_leave_out(name, query, tiny) for query in queries.values())
 
 
 def test_the_catalogues_of_the_match_are_the_same_each_time(catalogue: Catalogue, tmp_path: Path) -> None:
@@ -180,11 +180,11 @@ def test_objects_at_right_ascension_0_are_not_matched(tmp_path: Path) -> None:
     assert ra.tolist() == [0.01]
 
 
-def test_questions_can_be_chosen() -> None:
+def test_queries_can_be_chosen() -> None:
     """In whatever case; the tables that nobody asks for are then not loaded."""
-    assert question_names("shv1,MATCH") == ["SHV1", "match"]
-    with pytest.raises(Exception, match="there is no question shv3: choose from LV1, "):
-        question_names("shv3")
-    chosen = questions_for(["Object", "Source", "Optical", "Infrared"], [], ["match"])
-    assert [question.name for question in chosen] == ["match"]
-    assert len({question.name.lower() for question in QUESTIONS}) == len(QUESTIONS)
+    assert query_names("shv1,MATCH") == ["SHV1", "match"]
+    with pytest.raises(Exception, match="there is no query shv3: choose from LV1, "):
+        query_names("shv3")
+    chosen = queries_for(["Object", "Source", "Optical", "Infrared"], [], ["match"])
+    assert [query.name for query in chosen] == ["match"]
+    assert len({query.name.lower() for query in QUERIES}) == len(QUERIES)

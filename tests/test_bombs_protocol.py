@@ -26,9 +26,9 @@ from serving import Server, serving, wait_until
 from small_tables import DIRECTOR, write_stars
 
 RESIDENT = 500 * MIB
-# The longest that a question beside may take: the machine may be busy with other tests, and the program is not optimised.
+# The longest that a query beside may take: the machine may be busy with other tests, and the program is not optimised.
 SECONDS = 20.0
-QUESTION = "SELECT ra FROM sky.Star WHERE id = 7"
+QUERY = "SELECT ra FROM sky.Star WHERE id = 7"
 CONNECTIONS = 60
 HTTP_TIMEOUT = 2
 
@@ -121,7 +121,7 @@ def post(server: Server, body: bytes, headers: dict[str, str] | None = None) -> 
 @pytest.mark.parametrize("name", BODIES)
 def test_lists(server: Server, name: str) -> None:
     body = BODIES[name]()
-    with watched(server, QUESTION) as seen:
+    with watched(server, QUERY) as seen:
         status, answer = post(server, body)
     assert status in (400, 413) and b"the list" in answer, (status, answer)
     seen.assert_within(RESIDENT, SECONDS)
@@ -129,7 +129,7 @@ def test_lists(server: Server, name: str) -> None:
 
 def test_many_such_lists_at_once(server: Server) -> None:
     bodies = [repeated_text(), gzip.compress(b"ra,dec\n" + b"1,2\n" * (20 * MIB)), header(5000)] * 3
-    with watched(server, QUESTION) as seen, ThreadPoolExecutor(len(bodies)) as posting:
+    with watched(server, QUERY) as seen, ThreadPoolExecutor(len(bodies)) as posting:
         outcomes = list(posting.map(lambda body: post(server, body), bodies))
     assert {status for status, _ in outcomes} <= {400, 413, 503}, outcomes
     seen.assert_within(RESIDENT, SECONDS)
@@ -215,7 +215,7 @@ def test_an_address_has_no_more_than_its_share(meridian: Meridian, data: Path) -
 
 @pytest.mark.parametrize("length", [60_000, 1_000_000])
 def test_long_queries(server: Server, length: int) -> None:
-    with watched(server, QUESTION) as seen, socket.create_connection(("127.0.0.1", server.http_port), timeout=30) as raw:
+    with watched(server, QUERY) as seen, socket.create_connection(("127.0.0.1", server.http_port), timeout=30) as raw:
         parameters = b"&".join(b"p%d=%d" % (number, number) for number in range(length // 12))
         with contextlib.suppress(ConnectionError):
             raw.sendall(b"GET /scs/sky/Star?" + parameters + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
@@ -225,7 +225,7 @@ def test_long_queries(server: Server, length: int) -> None:
 
 
 def test_answers_that_nobody_reads(server: Server) -> None:
-    with watched(server, QUESTION) as seen, contextlib.ExitStack() as held:
+    with watched(server, QUERY) as seen, contextlib.ExitStack() as held:
         for _ in range(CONNECTIONS - 10):
             raw = held.enter_context(socket.create_connection(("127.0.0.1", server.http_port), timeout=30))
             raw.sendall(b"GET /scs/sky/Star?RA=0&DEC=0&SR=180&RESPONSEFORMAT=json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20)
@@ -244,7 +244,7 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 def test_streams_that_are_begun_and_reset(server: Server) -> None:
     path = b"/scs/sky/Star?RA=0&DEC=0&SR=180"
     head = b"\x82\x86\x04" + bytes([len(path)]) + path + b"\x01\x09localhost"
-    with watched(server, QUESTION) as seen, socket.create_connection(("127.0.0.1", server.http_port), timeout=30) as raw:
+    with watched(server, QUERY) as seen, socket.create_connection(("127.0.0.1", server.http_port), timeout=30) as raw:
         with contextlib.suppress(ConnectionError):
             raw.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0))
             for stream in range(1, 20_001, 2):
@@ -325,7 +325,7 @@ def send(raw: socket.socket, data: bytes) -> None:
 
 def test_packets_that_do_not_end(server: Server) -> None:
     longest = packet(b"\x03" + b" " * (0xFFFFFF - 1))
-    with watched(server, QUESTION) as seen, contextlib.ExitStack() as held:
+    with watched(server, QUERY) as seen, contextlib.ExitStack() as held:
         connections = [held.enter_context(introduced(server)) for _ in range(30)]
         with ThreadPoolExecutor(30) as sending:
             second = b"\xff\xff\xff\x01" + b" " * (0xFFFFFF - 1000)
@@ -344,7 +344,7 @@ def test_packets_that_do_not_end(server: Server) -> None:
 
 
 def test_who_is_not_let_in_yet_holds_next_to_nothing(server: Server) -> None:
-    with watched(server, QUESTION) as seen, contextlib.ExitStack() as held:
+    with watched(server, QUERY) as seen, contextlib.ExitStack() as held:
         connections = [held.enter_context(mysql(server)) for _ in range(30)]
         with ThreadPoolExecutor(30) as sending:
             list(sending.map(lambda raw: send(raw, packet(b"x" * (8 * MIB), 1)), connections))
@@ -356,7 +356,7 @@ def test_who_never_introduces_itself_gives_way(server: Server) -> None:
         for _ in range(CONNECTIONS + 5):
             held.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=30))
         with server.connect() as connected, connected.cursor() as cursor:
-            cursor.execute(QUESTION)
+            cursor.execute(QUERY)
             assert len(cursor.fetchall()) == 1
 
 
@@ -369,7 +369,7 @@ def test_values_that_are_sent_ahead(server: Server) -> None:
                 send(raw, packet(b"\x18\x01\0\0\0\0\0" + b"x" * (10 * MIB)))
             time.sleep(1)
 
-    with watched(server, QUESTION) as seen, ThreadPoolExecutor(20) as flooding:
+    with watched(server, QUERY) as seen, ThreadPoolExecutor(20) as flooding:
         list(flooding.map(flood, range(20)))
     seen.assert_within(RESIDENT, SECONDS)
 
@@ -385,14 +385,14 @@ def test_prepared_statements_that_are_never_closed(server: Server) -> None:
                 send(raw, statement)
             time.sleep(1)
 
-    with watched(server, QUESTION) as seen, ThreadPoolExecutor(4) as flooding:
+    with watched(server, QUERY) as seen, ThreadPoolExecutor(4) as flooding:
         list(flooding.map(flood, range(4)))
     seen.assert_within(RESIDENT, SECONDS)
 
 
 def test_who_becomes_somebody_else_again_and_again(server: Server) -> None:
     change = packet(b"\x11bob\0\0sky\0\x2d\0mysql_native_password\0")
-    with watched(server, QUESTION) as seen, introduced(server) as raw:
+    with watched(server, QUERY) as seen, introduced(server) as raw:
         reading = threading.Thread(target=receive_all, args=(raw,), daemon=True)
         reading.start()
         for _ in range(5000):

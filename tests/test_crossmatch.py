@@ -1,4 +1,4 @@
-"""`nearest()` and `crossmatch()` of the program: tables, questions and files, against loops over all pairs."""
+"""`nearest()` and `crossmatch()` of the program: tables, queries and files, against loops over all pairs."""
 
 from __future__ import annotations
 

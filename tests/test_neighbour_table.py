@@ -23,7 +23,7 @@ def test_layouts_have_from_few_to_many_rows_in_a_sub_chunk() -> None:
 
 
 def test_layouts_that_count_differently_are_told() -> None:
-    """The same question of the same catalogue; another catalogue may count otherwise."""
+    """The same query of the same catalogue; another catalogue may count otherwise."""
     text = "SELECT 1"
     found = {
         Layout(50, 3): {text: Outcome([0.1], [7, 7])},

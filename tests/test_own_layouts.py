@@ -86,7 +86,7 @@ def alike(connection: pymysql.connections.Connection, query: str, table: str, tw
 
 
 # What is asked of a child and of a director, of which `id` is the key.
-QUESTIONS = [
+QUERIES = [
     "SELECT * FROM TABLE",
     "SELECT COUNT(*), SUM(id), COUNT(DISTINCT id), MIN(ra), MAX(`dec`) FROM TABLE",
     "SELECT t.id, t.ra, s.version FROM TABLE t JOIN sky.Star s ON t.id = s.id",
@@ -107,11 +107,11 @@ QUESTIONS = [
 
 
 def both(connection: pymysql.connections.Connection, *statements: str) -> None:
-    """Statements about t, done for its twin too; then all questions."""
+    """Statements about t, done for its twin too; then all queries."""
     for statement in statements:
         do(connection, statement, re.sub(r"\bt\b", "twin", statement))
-    for question in QUESTIONS:
-        alike(connection, question, "ann.t", "ann.twin")
+    for query in QUERIES:
+        alike(connection, query, "ann.t", "ann.twin")
 
 
 def make(connection: pymysql.connections.Connection, query: str) -> None:

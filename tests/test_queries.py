@@ -1,4 +1,4 @@
-"""Asks Meridian and DuckDB the same questions of the same rows. The questions are in `queries/`, by theme."""
+"""Asks Meridian and DuckDB the same queries of the same rows. The queries are in `queries/`, by theme."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def data(loaded: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(loaded, tmp_path / "data"))
 
 
-QUESTIONS = [
+QUERIES = [
     "SELECT * FROM Star",
     "SELECT * FROM Spot",
     "SELECT * FROM More",
@@ -99,8 +99,8 @@ QUESTIONS = [
 
 
 def answers(meridian: Meridian, data: Path) -> list[list[tuple[object, ...]]]:
-    """What all questions give."""
-    return [meridian.rows(data, "sky", question) for question in QUESTIONS]
+    """What all queries give."""
+    return [meridian.rows(data, "sky", query) for query in QUERIES]
 
 
 def repartition(meridian: Meridian, data: Path, **options: object) -> Outcome:
@@ -121,9 +121,9 @@ def test_answers_stay(meridian: Meridian, data: Path, cut: dict[str, object]) ->
     assert outcome.status == 0, outcome.complaint
     assert "sky is repartitioned" in outcome.text and "4,000 rows" in outcome.text
     assert partitioning(meridian, data) != places
-    for question, was, now in zip(QUESTIONS, before, answers(meridian, data), strict=True):
+    for query, was, now in zip(QUERIES, before, answers(meridian, data), strict=True):
         differs = difference(now, was)
-        assert differs is None, f"{question}: {differs}"
+        assert differs is None, f"{query}: {differs}"
     assert meridian.rows(data, "sky", "SELECT spot FROM Spot WHERE id = 17") == ordered, "the order within an object"
     meridian.must("check", "--data", data)
     assert len(list(data.glob("tables/*/*"))) == 5, "the old files are gone"
@@ -161,7 +161,7 @@ def test_a_run_killed_after_publication_is_done(meridian: Meridian, data: Path) 
 
 
 def test_killed_at_any_moment(meridian: Meridian, data: Path) -> None:
-    join = QUESTIONS[6]
+    join = QUERIES[6]
     before = meridian.rows(data, "sky", join)
     for round_ in range(4):
         process = meridian.start("repartition", "--data", data, "--db", "sky", "--stripes", 5 + round_, "--sub-stripes", 2)

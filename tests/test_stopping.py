@@ -85,7 +85,7 @@ def server(meridian: Meridian, data: Path) -> Iterator[Server]:
         yield running
 
 
-class Running:
+class RunningStatement:
     """A statement that runs on a connection of its own."""
 
     def __init__(self, server: Server, kind: Kind, *before: str) -> None:
@@ -105,7 +105,7 @@ class Running:
         except (pymysql.MySQLError, OSError, AttributeError, ValueError) as error:
             self.outcome.append(error)
 
-    def __enter__(self) -> Running:
+    def __enter__(self) -> RunningStatement:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -133,14 +133,14 @@ def is_answered(server: Server) -> None:
     assert took < ANSWERED, f"another statement took {took:.2f} s"
 
 
-def kill(server: Server, running: Running) -> None:
+def kill(server: Server, running: RunningStatement) -> None:
     with server.connect() as other, other.cursor() as cursor:
         cursor.execute(f"KILL QUERY {running.connection.thread_id()}")
     assert_still(server)
     assert running.code() == 1317
 
 
-def hang_up(server: Server, running: Running) -> None:
+def hang_up(server: Server, running: RunningStatement) -> None:
     running.connection._sock.shutdown(2)  # type: ignore[attr-defined]
     assert_still(server)
     running.code()
@@ -148,8 +148,8 @@ def hang_up(server: Server, running: Running) -> None:
 
 @pytest.mark.parametrize("ending", [kill, hang_up], ids=["KILL", "hang-up"])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_the_work_ends(server: Server, kind: Kind, ending: Callable[[Server, Running], None]) -> None:
-    with Running(server, kind) as running:
+def test_the_work_ends(server: Server, kind: Kind, ending: Callable[[Server, RunningStatement], None]) -> None:
+    with RunningStatement(server, kind) as running:
         wait_until(lambda: not server.is_idle(0.1) or bool(running.outcome), 20, "the statement runs")
         time.sleep(0.3)
         is_answered(server)
@@ -160,7 +160,7 @@ def test_the_work_ends(server: Server, kind: Kind, ending: Callable[[Server, Run
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_the_work_ends_at_its_time_limit(server: Server, kind: Kind) -> None:
-    with Running(server, kind, "SET max_execution_time = 700") as running:
+    with RunningStatement(server, kind, "SET max_execution_time = 700") as running:
         time.sleep(0.7)
         is_answered(server)
         assert running.code() == 3024
@@ -170,7 +170,7 @@ def test_the_work_ends_at_its_time_limit(server: Server, kind: Kind) -> None:
 @pytest.mark.parametrize("kind", KINDS[:8:3], ids=lambda kind: kind.name)
 def test_the_work_ends_with_the_server(meridian: Meridian, data: Path, kind: Kind) -> None:
     with serving(meridian, data, "--threads", 2, "--grace", 0) as server:
-        running = Running(server, kind)
+        running = RunningStatement(server, kind)
         wait_until(lambda: not server.is_idle(0.1), 20, "the statement runs")
         begun = time.monotonic()
         assert server.stop() == 0
@@ -192,7 +192,7 @@ def test_the_work_ends_with_ctrl_c(meridian: Meridian, data: Path, kind: Kind) -
 
 def test_much_at_once_leaves_others_their_turn(server: Server) -> None:
     """Three times as many such statements as there are threads: somebody else is answered all the same."""
-    running = [Running(server, kind) for kind in KINDS[:6]]
+    running = [RunningStatement(server, kind) for kind in KINDS[:6]]
     time.sleep(1)
     begun = time.monotonic()
     with server.connect(read_timeout=60) as other, other.cursor() as cursor:

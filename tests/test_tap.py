@@ -76,7 +76,7 @@ def service(server: Server) -> pyvo.dal.TAPService:
     return pyvo.dal.TAPService(server.url("/tap"))
 
 
-class Answer:
+class HttpResponse:
     """A response."""
 
     def __init__(self, response: object, body: bytes) -> None:
@@ -87,15 +87,15 @@ class Answer:
         self.text = body.decode(errors="replace")
 
 
-def ask(server: Server, path: str, form: dict[str, object] | None = None, method: str | None = None, **parameters: object) -> Answer:
+def ask(server: Server, path: str, form: dict[str, object] | None = None, method: str | None = None, **parameters: object) -> HttpResponse:
     """A request, with a form by POST; redirections are followed."""
     body = urlencode(form).encode() if form is not None else None
     request = urllib.request.Request(server.url(path, **parameters), data=body, method=method)
     try:
         with urllib.request.urlopen(request, timeout=60) as response:
-            return Answer(response, response.read())
+            return HttpResponse(response, response.read())
     except urllib.error.HTTPError as error:
-        return Answer(error, error.read())
+        return HttpResponse(error, error.read())
 
 
 def rows_of(text: str) -> list[list[str]]:
@@ -103,7 +103,7 @@ def rows_of(text: str) -> list[list[str]]:
     return list(csv.reader(io.StringIO(text)))[1:]
 
 
-def error_of(answer: Answer) -> str:
+def error_of(answer: HttpResponse) -> str:
     """The sentence of an error document."""
     found = re.search(r'value="ERROR">(.*?)</INFO>', answer.text, re.DOTALL)
     assert found is not None, answer.text
@@ -286,7 +286,7 @@ def test_forms_of_another_type_are_refused(server: Server) -> None:
         assert refused.value.code == status and sentence in refused.value.read().decode()
 
 
-def send(server: Server, path: str, fields: dict[str, object], files: dict[str, bytes], *, typed: bool = True) -> Answer:
+def send(server: Server, path: str, fields: dict[str, object], files: dict[str, bytes], *, typed: bool = True) -> HttpResponse:
     """A request with a form of several parts."""
     parts = []
     for name, value in fields.items():
@@ -299,9 +299,9 @@ def send(server: Server, path: str, fields: dict[str, object], files: dict[str, 
     request = urllib.request.Request(server.url(path), data=body, headers={"Content-Type": "multipart/form-data; boundary=b0undary"})
     try:
         with urllib.request.urlopen(request, timeout=120) as response:
-            return Answer(response, response.read())
+            return HttpResponse(response, response.read())
     except urllib.error.HTTPError as error:
-        return Answer(error, error.read())
+        return HttpResponse(error, error.read())
 
 
 def places_of(server: Server) -> list[tuple[int, float, float]]:

@@ -1,1 +1,1 @@
-"""The benchmark: Meridian and its peers on the same rows, the same questions and the same machine."""
+"""The benchmark: Meridian and its peers on the same rows, the same queries and the same machine."""

@@ -19,7 +19,7 @@ from .contenders import PEERS
 from .http_cones import CONES
 from .machine import describe, free_bytes
 from .merging import Unlike, merged
-from .questions import QUESTIONS
+from .queries import QUERIES
 from .report import has_failed, write_report
 from .runner import Plan, Run, log
 from .sizes import GROUPS, SIZES, SPARE_BYTES, Size, room_for
@@ -38,12 +38,12 @@ def names(text: str) -> list[str]:
     return list(chosen)
 
 
-def question_names(text: str) -> list[str]:
-    """A list of questions, in whatever case."""
-    known = {question.name.lower(): question.name for question in QUESTIONS} | {CONES: CONES}
+def query_names(text: str) -> list[str]:
+    """A list of queries, in whatever case."""
+    known = {query.name.lower(): query.name for query in QUERIES} | {CONES: CONES}
     for name in text.lower().split(","):
         if name not in known:
-            raise argparse.ArgumentTypeError(f"there is no question {name}: choose from {', '.join(known.values())}")
+            raise argparse.ArgumentTypeError(f"there is no query {name}: choose from {', '.join(known.values())}")
     return [known[name] for name in text.lower().split(",")]
 
 
@@ -55,7 +55,7 @@ def arguments() -> argparse.Namespace:
     run.add_argument("--size", choices=SIZES, default="small")
     run.add_argument("--peers", type=names, help="separated by commas, or `none` (default: those of the size)")
     run.add_argument("--skip", type=names, default=[], help="peers to leave out")
-    run.add_argument("--questions", type=question_names, default=[], help="separated by commas (default: all)")
+    run.add_argument("--queries", type=query_names, default=[], help="separated by commas (default: all)")
     run.add_argument("--meridian", type=Path, required=True, help="the program")
     run.add_argument("--load-generator", type=Path, help="the program that asks over HTTP (default: built if it is needed)")
     run.add_argument("--work", type=Path, required=True, help="directory for the catalogue and the databases")
@@ -72,7 +72,7 @@ def arguments() -> argparse.Namespace:
     run.add_argument("--keep", action="store_true", help="keep the loaded databases, and use those of an earlier run")
     run.add_argument("--no-install", action="store_true", help="use this interpreter's packages for all")
     report = commands.add_parser("report", help="write the report from the raw samples of earlier runs")
-    report.add_argument("raw", type=Path, nargs="+", help="samples.json; of several runs, that with all questions first")
+    report.add_argument("raw", type=Path, nargs="+", help="samples.json; of several runs, that with all queries first")
     report.add_argument("--out", type=Path, default=BENCH)
     return parser.parse_args()
 
@@ -130,7 +130,7 @@ def run(options: argparse.Namespace) -> int:
         options.meridian,
         options.threads,
         options.keep,
-        options.questions,
+        options.queries,
         python,
         options.load_generator,
         options.size,
@@ -146,7 +146,7 @@ def run(options: argparse.Namespace) -> int:
         "groups": groups,
         "apart": plan.apart,
         "skipped": [name for name in PEERS if name not in peers],
-        "chosen": options.questions,
+        "chosen": options.queries,
         "machine": describe(options.work),
         "catalogue": catalogue.as_json(),
         "lookups": size.lookups,

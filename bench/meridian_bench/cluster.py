@@ -24,7 +24,7 @@ from .concurrent_queries import Server
 from .contenders.base import Setup
 from .machine import describe, memory_bytes
 from .markdown import markdown_table, milliseconds
-from .parts import EPOCHS, OBJECTS, QUESTIONS, ROUNDS, SCAN_QUESTIONS, SCANS, Question, arguments, loaded, measure
+from .parts import EPOCHS, OBJECTS, QUERIES, ROUNDS, SCAN_QUERIES, SCANS, Query, arguments, loaded, measure
 
 WORKERS = 3
 REPLICAS = 2
@@ -33,7 +33,7 @@ ALONE, CLUSTER = "a server alone", f"{WORKERS} workers"
 PATIENCE = 300
 
 # What is neither answered off an index nor of the whole sky.
-REGION_QUESTIONS: dict[str, Question] = {
+REGION_QUERIES: dict[str, Query] = {
     "groups of sources within half a degree": lambda rng, sky: (
         "SELECT filterId, count(*) AS n, avg(psfFlux) AS f FROM Source WHERE qserv_areaspec_circle({1!r}, {2!r}, 0.5)"
         " GROUP BY filterId ORDER BY filterId".format(*rng.choice(sky.objects))
@@ -97,7 +97,7 @@ def report(options: argparse.Namespace, rows: dict[str, int], measured: dict[str
         f"Size `{options.size}`, {time.strftime('%Y-%m-%d')}, {machine['processor']}, {machine['memory']}, {options.threads} threads a process."
         f" Object has {rows['Object']:,} rows, Source {rows['Source']:,}; a front end and {WORKERS} workers with {REPLICAS} replicas of each file,"
         " beside a server alone. All share the processors of one machine: the difference is what dispatch costs. Medians in"
-        " milliseconds, warm, in turns; each question has constants that none before it had.",
+        " milliseconds, warm, in turns; each query has constants that none before it had.",
         "",
         *wrong,
         *([""] if wrong else []),
@@ -106,7 +106,7 @@ def report(options: argparse.Namespace, rows: dict[str, int], measured: dict[str
         [title, milliseconds(found[ALONE]), milliseconds(found[CLUSTER]), f"{(found[CLUSTER] - found[ALONE]) * 1e3:+.2f}"]
         for title, found in measured.items()
     ]
-    lines += markdown_table(["question", ALONE, CLUSTER, "difference"], cells)
+    lines += markdown_table(["query", ALONE, CLUSTER, "difference"], cells)
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -131,8 +131,8 @@ def run(options: argparse.Namespace) -> int:
     try:
         with workers_of(setup, work, address, secret):
             rounds = ROUNDS[options.size]
-            measured, wrong = measure(servers, QUESTIONS | REGION_QUESTIONS, rounds, rng, sky, ALONE)
-            scans, differ = measure(servers, SCAN_QUESTIONS, SCANS[options.size], rng, sky, ALONE)
+            measured, wrong = measure(servers, QUERIES | REGION_QUERIES, rounds, rng, sky, ALONE)
+            scans, differ = measure(servers, SCAN_QUERIES, SCANS[options.size], rng, sky, ALONE)
     finally:
         for server in servers.values():
             server.stop()

@@ -1,4 +1,4 @@
-"""The numbers that questions are asked with: drawn anew for every asking, none twice."""
+"""The numbers that queries are asked with: drawn anew for every asking, none twice."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Constants:
         return {name: side * side for name, side in self.boxes.items()}
 
     def draw(self) -> dict[str, object]:
-        """One set of constants; every question takes those that it names."""
+        """One set of constants; every query takes those that it names."""
         key, ra, dec = self._object()
         drawn: dict[str, object] = {"key": key, **self._cone(ra, dec)}
         drawn.update(self._box("", ra, dec, 1.0, 1.0))

@@ -32,7 +32,7 @@ from .memory import high_water
 
 T = TypeVar("T")
 
-# What `--questions` calls it.
+# What `--queries` calls it.
 CONES = "conehttp"
 OURS, PEER = "meridian", "postgres"
 ARCSECONDS = 3600.0

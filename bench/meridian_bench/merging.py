@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .question import LOOKUP
+from .query import LOOKUP
 
 Record = dict[str, Any]
 OURS = "meridian"
@@ -40,7 +40,7 @@ def merged(records: Sequence[Record]) -> Record:
 
 
 def reject_unlike(first: Record, other: Record, number: int) -> None:
-    """A program, a catalogue, a machine or a number of questions that is not the first run's."""
+    """A program, a catalogue, a machine or a number of queries that is not the first run's."""
     for way in SAME:
         ours, theirs = at(first["about"], way), at(other["about"], way)
         if ours != theirs:
@@ -68,7 +68,7 @@ def at(about: Record, way: Sequence[str]) -> Any:
 
 def has_scans(record: Record) -> bool:
     """Whether anything was asked that is asked in rounds."""
-    return any(asked["kind"] != LOOKUP for asked in record["questions"])
+    return any(asked["kind"] != LOOKUP for asked in record["queries"])
 
 
 def joined(first: Record, other: Record) -> Record:
@@ -85,7 +85,7 @@ def joined(first: Record, other: Record) -> Record:
         "absent": first["absent"] | other["absent"],
         "loads": first["loads"] + [load for load in other["loads"] if (load["contender"], load["table"]) not in known],
         "memory": memory,
-        "questions": first["questions"] + [asked | {"group": asked["group"] + offset} for asked in other["questions"]],
+        "queries": first["queries"] + [asked | {"group": asked["group"] + offset} for asked in other["queries"]],
         "left_out": {
             name: first["left_out"].get(name, {}) | other["left_out"].get(name, {})
             for name in [*first["left_out"], *other["left_out"]]

@@ -80,7 +80,7 @@ class Condition:
 
 @dataclass
 class Outcome:
-    """One question in one layout: times in seconds, and what was counted each time."""
+    """One query in one layout: times in seconds, and what was counted each time."""
 
     seconds: list[float] = field(default_factory=list)
     pairs: list[int] = field(default_factory=list)
@@ -119,7 +119,7 @@ def asked_within(radius: float, known: Sequence[Condition]) -> list[Condition]:
     return [condition for condition in known if radius <= WIDEST_FOR_PAIRS or not condition.of_pairs]
 
 
-def question(radius: float, condition: Condition) -> str:
+def query(radius: float, condition: Condition) -> str:
     """The count of ordered pairs within a radius in degrees."""
     separation = "scisql_angSep(a.ra_PS, a.decl_PS, b.ra_PS, b.decl_PS)"
     return f"SELECT count(*) AS n FROM Object a, Object b WHERE {separation} < {radius!r}{condition.text}"
@@ -168,7 +168,7 @@ class Databases:
 
 
 def disagreements(found: dict[Layout, dict[str, Outcome]]) -> list[str]:
-    """Questions that layouts of one catalogue, or rounds, answered differently."""
+    """Queries that layouts of one catalogue, or rounds, answered differently."""
     counted: dict[tuple[int, str], set[int]] = {}
     for layout, outcomes in found.items():
         for text, outcome in outcomes.items():
@@ -191,7 +191,7 @@ def density_table(found: dict[Layout, dict[str, Outcome]], rows: int) -> list[st
     lines = []
     for layout, outcomes in found.items():
         for radius in RADII:
-            outcome = outcomes[question(radius, Condition("none", ""))]
+            outcome = outcomes[query(radius, Condition("none", ""))]
             pairs = outcome.pairs[0]
             place = [f"{layout.density:,}", f"{radius:.6g}", f"{pairs / rows:,.1f}"]
             lines.append([*place, *measured(outcome.median(), pairs, rows)])
@@ -205,12 +205,12 @@ def layout_table(found: dict[Layout, dict[str, Outcome]], radius: float, asked: 
     for layout, outcomes in found.items():
         cells = [f"{layout.rows_in_sub_chunk():,.0f}", str(layout.sub_stripes)]
         for condition in asked:
-            outcome = outcomes[question(radius, condition)]
+            outcome = outcomes[query(radius, condition)]
             each = outcome.median() / max(1, outcome.pairs[0]) * 1e9
             cells.append(f"{milliseconds(outcome.median())} ({each:.2f})")
         lines.append(cells)
     first = next(iter(found.values()))
-    counted = [f"{first[question(radius, condition)].pairs[0]:,}" for condition in asked]
+    counted = [f"{first[query(radius, condition)].pairs[0]:,}" for condition in asked]
     lines.append(["pairs", "", *counted])
     titles = [condition.title for condition in asked]
     return markdown_table(["rows in a sub-chunk", "sub-stripes", *titles], lines)
@@ -249,13 +249,13 @@ def run(options: argparse.Namespace) -> int:
     try:
         for density in DENSITIES:
             databases.load(Layout(density, None), made(work, program, density, objects))
-        by_density = databases.ask([question(radius, Condition("none", "")) for radius in RADII], rounds)
+        by_density = databases.ask([query(radius, Condition("none", "")) for radius in RADII], rounds)
         databases.close()
         catalogue = made(work, program, LAYOUT_DENSITY, objects)
         for layout in layouts(LAYOUT_DENSITY):
             databases.load(layout, catalogue)
         known = conditions(catalogue)
-        texts = [question(radius, one) for radius in LAYOUT_RADII for one in asked_within(radius, known)]
+        texts = [query(radius, one) for radius in LAYOUT_RADII for one in asked_within(radius, known)]
         by_layout = databases.ask(texts, rounds)
     finally:
         databases.close()

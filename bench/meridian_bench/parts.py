@@ -39,16 +39,16 @@ PARTS = 30
 SEED = 13
 ONE, MANY, COMPACTED = "one part", f"{PARTS} parts", "compacted"
 
-Question = Callable[[random.Random, Sky], str]
+Query = Callable[[random.Random, Sky], str]
 
-QUESTIONS: dict[str, Question] = {
+QUERIES: dict[str, Query] = {
     "LV1, an object by its key": lambda rng, sky: f"SELECT * FROM Object WHERE objectId = {rng.choice(sky.objects)[0]}",
     "LV2, its sources": lambda rng, sky: f"SELECT taiMidPoint, psfFlux FROM Source WHERE objectId = {rng.choice(sky.objects)[0]}",
     "a cone of an arcminute": lambda rng, sky: (
         "SELECT objectId, ra_PS, decl_PS FROM Object WHERE qserv_areaspec_circle({1!r}, {2!r}, 0.0167)".format(*rng.choice(sky.objects))
     ),
 }
-SCAN_QUESTIONS: dict[str, Question] = {
+SCAN_QUERIES: dict[str, Query] = {
     "HV1, how many sources": lambda rng, sky: f"SELECT count(*) AS n FROM Source WHERE psfFlux > {rng.uniform(0, 1e-30)!r}",
     "a mean over sources": lambda rng, sky: f"SELECT avg(taiMidPoint) AS t FROM Source WHERE ra < {rng.uniform(sky.ra_min, sky.ra_max)!r}",
     "groups of sources": lambda rng, sky: (
@@ -109,17 +109,17 @@ def part_counts(setup: Setup) -> dict[str, int]:
 
 
 def measure(
-    servers: dict[str, Server], questions: dict[str, Question], rounds: int, rng: random.Random, sky: Sky, base: str = ONE
+    servers: dict[str, Server], queries: dict[str, Query], rounds: int, rng: random.Random, sky: Sky, base: str = ONE
 ) -> tuple[dict[str, dict[str, float]], list[str]]:
-    """The median seconds of each question by each server, in turns, and where answers differ. The first rounds do not count."""
+    """The median seconds of each query by each server, in turns, and where answers differ. The first rounds do not count."""
     found: dict[str, dict[str, float]] = {}
     wrong: list[str] = []
     connections = {name: server.connect() for name, server in servers.items()}
-    for title, question in questions.items():
+    for title, query in queries.items():
         print(f"{time.strftime('%H:%M:%S')} {title}", file=sys.stderr, flush=True)
         seconds: dict[str, list[float]] = {name: [] for name in servers}
         for turn in range(rounds + 3):
-            text, answers = question(rng, sky), {}
+            text, answers = query(rng, sky), {}
             # Whoever goes first finds the processor's caches as the others left them.
             for name in rng.sample(list(connections), len(connections)):
                 begun = time.perf_counter()
@@ -156,7 +156,7 @@ def report(options: argparse.Namespace, rows: dict[str, int], measured: dict[str
     lines += [
         f"Size `{options.size}`, {time.strftime('%Y-%m-%d')}, {machine['processor']}, {machine['memory']}, {options.threads} threads."
         f" Object has {rows['Object']:,} rows, Source {rows['Source']:,}; each of the {PARTS} parts has a {PARTS}th of the objects, from all over the"
-        " sky, and their sources. Medians in milliseconds, warm, in turns; each question has constants that none before it had.",
+        " sky, and their sources. Medians in milliseconds, warm, in turns; each query has constants that none before it had.",
         "",
         *wrong,
         *([""] if wrong else []),
@@ -165,7 +165,7 @@ def report(options: argparse.Namespace, rows: dict[str, int], measured: dict[str
         [title, milliseconds(found[ONE]), *(f"{milliseconds(found[name])} ({found[name] / found[ONE]:.2f} x)" for name in (MANY, COMPACTED))]
         for title, found in measured.items()
     ]
-    lines += markdown_table(["question", ONE, MANY, COMPACTED], cells)
+    lines += markdown_table(["query", ONE, MANY, COMPACTED], cells)
     return "\n".join([*lines, *notes]).rstrip() + "\n"
 
 
@@ -199,8 +199,8 @@ def run(options: argparse.Namespace) -> int:
     try:
         for number, (name, setup) in enumerate(setups.items()):
             servers[name] = Server(setup, str(number))
-        measured, wrong = measure(servers, QUESTIONS, ROUNDS[options.size], rng, sky)
-        scans, differ = measure(servers, SCAN_QUESTIONS, SCANS[options.size], rng, sky)
+        measured, wrong = measure(servers, QUERIES, ROUNDS[options.size], rng, sky)
+        scans, differ = measure(servers, SCAN_QUERIES, SCANS[options.size], rng, sky)
     finally:
         for server in servers.values():
             server.stop()

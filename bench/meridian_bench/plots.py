@@ -88,7 +88,7 @@ def bars(title: str, values: dict[str, dict[str, float]]) -> str:
 
 
 def distributions(title: str, times: dict[str, list[float]]) -> str:
-    """What part of the questions was answered within each time: a curve for each contender, in milliseconds."""
+    """What part of the queries was answered within each time: a curve for each contender, in milliseconds."""
     height, top = 300.0, 64.0
     bottom = top + height
     in_milliseconds = {name: sorted(time * 1e3 for time in found) for name, found in times.items()}

@@ -10,7 +10,7 @@ import math
 
 from .constants import Constants
 from .machine import memory_bytes
-from .question import Pairs, Question
+from .query import Pairs, Query
 
 LONGEST_MINUTES = 5.0
 # Of the machine: what a peer may use for one answer, beside the data of all contenders of its group.
@@ -37,14 +37,14 @@ def expected_pairs(pairs: Pairs, constants: Constants) -> float:
     return float(rows * constants.sky.density * math.pi * pairs.radius**2)
 
 
-def reason_to_leave_out(name: str, question: Question, constants: Constants) -> str:
-    """Why a contender is not asked a question, or an empty text."""
-    if reason := question.left_out.get(name):
+def reason_to_leave_out(name: str, query: Query, constants: Constants) -> str:
+    """Why a contender is not asked a query, or an empty text."""
+    if reason := query.left_out.get(name):
         return reason
-    if question.pairs is None or name not in PAIRS_A_SECOND:
+    if query.pairs is None or name not in PAIRS_A_SECOND:
         return ""
-    many = expected_pairs(question.pairs, constants)
-    work = question.pairs.work
+    many = expected_pairs(query.pairs, constants)
+    work = query.pairs.work
     needed = many * BYTES_A_PAIR.get(name, {}).get(work, 0.0)
     if needed > MEMORY_SHARE * memory_bytes():
         return f"would need about {needed / 1e9:,.0f} GB of memory"

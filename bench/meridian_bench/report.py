@@ -12,7 +12,7 @@ from .contenders import CARDS
 from .install import BENCH
 from .markdown import markdown_table, milliseconds
 from .plots import bars, distributions
-from .question import JOIN, LOOKUP, SCAN
+from .query import JOIN, LOOKUP, SCAN
 from .report_cones import compared_cones, cone_differences, cone_section, cone_trouble, cones_have_failed
 from .samples import Ratio, flat, percentile, ratio
 from .sizes import SIZES
@@ -24,29 +24,29 @@ OURS = "meridian"
 
 def has_failed(record: Record) -> bool:
     """Whether answers differ, or Meridian fell out on the way."""
-    differ = any(asked["differences"] for asked in record["questions"])
+    differ = any(asked["differences"] for asked in record["queries"])
     return OURS in record["absent"] or differ or cones_have_failed(record)
 
 
 def verdict(record: Record) -> str:
     """The report's first sentence."""
-    if any(asked["differences"] for asked in record["questions"]) or cone_differences(record):
+    if any(asked["differences"] for asked in record["queries"]) or cone_differences(record):
         return "**Answers differ: see below.**"
     if OURS in record["absent"]:
         return "**Meridian fell out on the way: see below.**"
-    compared = sum(asked["compared"] for asked in record["questions"]) + compared_cones(record)
+    compared = sum(asked["compared"] for asked in record["queries"]) + compared_cones(record)
     return f"All {compared:,} answers that were compared are the same."
 
 
 def contenders(record: Record) -> list[str]:
     """All that were loaded or asked, Meridian first."""
-    seen = {name for asked in record["questions"] for name in asked["times"]}
+    seen = {name for asked in record["queries"] for name in asked["times"]}
     seen |= {load["contender"] for load in record["loads"]}
     return [name for name in CARDS if name in seen]
 
 
 class Row:
-    """One question of one kind (warm or cold), over all groups in which it was asked."""
+    """One query of one kind (warm or cold), over all groups in which it was asked."""
 
     def __init__(self, askings: list[Record], reasons: dict[str, str]) -> None:
         self.askings = askings
@@ -82,9 +82,9 @@ class Row:
 
 
 def rows_of(record: Record, kind: str, cold: bool) -> list[Row]:
-    """The questions in their order."""
+    """The queries in their order."""
     found: dict[str, list[Record]] = {}
-    for asking in record["questions"]:
+    for asking in record["queries"]:
         if asking["cold"] == cold and (cold or asking["kind"] == kind):
             found.setdefault(asking["name"], []).append(asking)
     return [Row(askings, {} if cold else record["left_out"].get(name, {})) for name, askings in found.items()]
@@ -169,8 +169,8 @@ def pairs_cells(row: Row) -> list[str]:
     return [from_to(counts), each]
 
 
-def question_table(record: Record, rows: Sequence[Row], cell: Any) -> list[str]:
-    """One line a question, one column a contender."""
+def query_table(record: Record, rows: Sequence[Row], cell: Any) -> list[str]:
+    """One line a query, one column a contender."""
     known = contenders(record)
     names = [name for name in known if any(row.times(name) or row.complaint(name) or row.left_out(name) for row in rows)]
     are_joins = bool(rows) and all(row.askings[0]["kind"] == JOIN for row in rows)
@@ -178,10 +178,10 @@ def question_table(record: Record, rows: Sequence[Row], cell: Any) -> list[str]:
     lines = []
     for row in rows:
         cells = [contender_cell(row, name, cell, record["about"]["lookups"]) for name in names]
-        question = f"**{row.name}** {row.title}"
-        lines.append([question, *count_cells(row), *cells, ratio_cell(row), *target_cells(record, row)])
+        query = f"**{row.name}** {row.title}"
+        lines.append([query, *count_cells(row), *cells, ratio_cell(row), *target_cells(record, row)])
     titles = [CARDS[name].title for name in names]
-    return markdown_table(["question", *headings, *titles, "Meridian / best peer", "target", "reached"], lines)
+    return markdown_table(["query", *headings, *titles, "Meridian / best peer", "target", "reached"], lines)
 
 
 SECTIONS = (
@@ -194,12 +194,12 @@ SECTIONS = (
 def trouble(record: Record) -> list[str]:
     """Differing answers in bold, then refusals and absences."""
     lines = cone_trouble(record)
-    for asking in record["questions"]:
+    for asking in record["queries"]:
         for one in asking["differences"]:
             pair = f"{CARDS[one['contender']].title} against {CARDS[one['against']].title}"
             lines.append(f"- **{asking['name']}: answers differ, {pair}: {one['found']}.** `{one['text']}`")
     told = set()
-    for asking in record["questions"]:
+    for asking in record["queries"]:
         for name, text in asking["complaints"].items():
             if (asking["name"], name) not in told:
                 told.add((asking["name"], name))
@@ -210,11 +210,11 @@ def trouble(record: Record) -> list[str]:
         lines.append(f"- Not asked to take part: {', '.join(CARDS[name].title for name in skipped)}.")
     loaded = {load["contender"] for load in record["loads"]} | set(record["absent"])
     if chosen := record["about"]["chosen"]:
-        lines.append(f"- Only these questions were asked: {', '.join(chosen)}.")
+        lines.append(f"- Only these queries were asked: {', '.join(chosen)}.")
     for part in record["about"].get("parts", []):
         if part["chosen"]:
             titles = " and ".join(CARDS[name].title for group in part["groups"] for name in group)
-            lines.append(f"- {titles}: only these questions were asked: {', '.join(part['chosen'])}.")
+            lines.append(f"- {titles}: only these queries were asked: {', '.join(part['chosen'])}.")
     wanted = [name for group in record["about"]["groups"] for name in group]
     if unfinished := [name for name in wanted if name not in loaded]:
         titles = ", ".join(CARDS[name].title for name in unfinished)
@@ -287,11 +287,11 @@ def method_section(record: Record) -> list[str]:
     about = record["about"]
     groups = "; ".join(" and ".join(CARDS[name].title for name in ["meridian", *group]) for group in about["groups"])
     fetches = [f"- {CARDS[name].title}: {CARDS[name].fetches}" for name in contenders(record)]
-    turns, block = f"Taking turns question by question: {groups}.", about["block"]
+    turns, block = f"Taking turns query by query: {groups}.", about["block"]
     if about.get("apart"):
         turns = (
             f"Taking turns round by round: {groups}. One of them runs at a time, so that it has the machine's memory to"
-            " itself: it is started, asked all questions of a round and ended before the next one starts."
+            " itself: it is started, asked all queries of a round and ended before the next one starts."
         )
         block = -(-about["lookups"] // about["rounds"])
     return [
@@ -307,7 +307,7 @@ def method_section(record: Record) -> list[str]:
         " mean of every column, so that it keeps of its tables what it will, and first came what does not count: a"
         " round of each scan, and of lookups a quarter as many in turns, 500 or five seconds of them at most; but a"
         " block in which a contender spent all its time does count. A contender that had spent"
-        f" {about['budget']:.0f} s on a question sat out the rest of it, and tools that start a process or a plan for"
+        f" {about['budget']:.0f} s on a query sat out the rest of it, and tools that start a process or a plan for"
         " each cone were asked five of each block. The ratio is the median of the ratios of single rounds (for"
         " lookups: of the medians of blocks), with the least and the greatest of them in brackets.",
         "",
@@ -315,10 +315,10 @@ def method_section(record: Record) -> list[str]:
         " is their median.",
         "",
         f"Cold, {about['cold_rounds']} times each: the contender's process started anew with none of its files in the"
-        " page cache, and one question asked after it had answered `SELECT 1`. The program itself may be in the cache.",
+        " page cache, and one query asked after it had answered `SELECT 1`. The program itself may be in the cache.",
         "",
         "Memory of PostgreSQL is the sum over its processes, shared pages counted once, as seen twice a second while"
-        " loading and between questions; that of the others is the kernel's own peak, and includes Python where the"
+        " loading and between queries; that of the others is the kernel's own peak, and includes Python where the"
         " database lives in the client.",
         "",
         "Each answer was compared with that of the group's first peer as a multiset of rows: integers exactly, doubles"
@@ -385,10 +385,10 @@ def write_report(record: Record, out: Path) -> Path:
     ]
     for heading, kind, cell, what in SECTIONS:
         if rows := rows_of(record, kind, cold=False):
-            lines += [f"## {heading}", "", what, "", *question_table(record, rows, cell)]
+            lines += [f"## {heading}", "", what, "", *query_table(record, rows, cell)]
     lines += cone_section(record, about["size"] == "standard" and has_full_size(record))
     if cold := rows_of(record, "", cold=True):
-        lines += ["## Cold", "", "Median (minimum).", "", *question_table(record, cold, scan_cell)]
+        lines += ["## Cold", "", "Median (minimum).", "", *query_table(record, cold, scan_cell)]
     lines += ["## Loading", "", *load_section(record), "## Memory while asking", "", *memory_section(record)]
     if troubles := trouble(record):
         lines += ["## What is missing or wrong", "", *troubles, ""]

@@ -20,14 +20,14 @@ from .contenders.base import Setup
 from .http_cones import AMOUNTS, CONES, PEER, Cones, empty_record
 from .install import NotInstalled, install
 from .machine import forget_files, free_bytes, memory_bytes, read_files
-from .question import JOIN, LOOKUP, Question
-from .questions import questions_for
+from .query import JOIN, LOOKUP, Query
+from .queries import queries_for
 from .reckoning import reason_to_leave_out
 from .sizes import SPARE_BYTES, Size, room_for
 from .worker import Reply, Trouble, Worker
 
 OURS = "meridian"
-# Of a block of lookups, those whose every question costs seconds get this many.
+# Of a block of lookups, those whose every query costs seconds get this many.
 SLOW_BLOCK = 5
 # Of lookups as many do not count, at most: memory that nobody has touched for seconds is slow at first on a virtual machine.
 WARMING_LOOKUPS = 500
@@ -53,7 +53,7 @@ class Plan:
     program: Path
     threads: int
     keep: bool
-    # Names of questions, or none for all.
+    # Names of queries, or none for all.
     chosen: Sequence[str]
     # An interpreter that has all packages already, or None to install them.
     python: str | None
@@ -81,14 +81,14 @@ class Run:
             "absent": {},
             "loads": [],
             "memory": {},
-            "questions": [],
+            "queries": [],
             "left_out": {},
         }
         columns = catalogue.tables["Object"].columns
-        self.questions = questions_for(list(catalogue.tables), columns, plan.chosen)
+        self.queries = queries_for(list(catalogue.tables), columns, plan.chosen)
         self.asks_cones = not plan.chosen or CONES in plan.chosen
-        # What no question is about need not be loaded.
-        asked = {table for question in self.questions for table in question.tables}
+        # What no query is about need not be loaded.
+        asked = {table for query in self.queries for table in query.tables}
         asked |= {"Object"} if self.asks_cones else set()
         self.tables = {name: table for name, table in catalogue.tables.items() if name in asked}
 
@@ -253,29 +253,29 @@ class Run:
                 (self.plan.work / f"{name}_loaded.json").unlink(missing_ok=True)
 
     def _ask_together(self, number: int, names: Sequence[str]) -> None:
-        """All contenders run at the same time and take turns question by question."""
+        """All contenders run at the same time and take turns query by query."""
         for name in names:
             self._start(name)
         for name in names:
             self._fill_caches(name)
-        for question in self.questions:
-            asking = self._asking(number, question, [name for name in names if name in self.workers])
+        for query in self.queries:
+            asking = self._asking(number, query, [name for name in names if name in self.workers])
             if asking is None:
                 continue
-            log(f"{question.name}: {asking.title}")
+            log(f"{query.name}: {asking.title}")
             asking.warm_up(asking.takers)
             for at in range(asking.rounds):
                 asking.round(asking.block, turn=at)
             for name in asking.takers:
                 self._note_memory(name)
-            self.record["questions"].append(asking.as_json())
+            self.record["queries"].append(asking.as_json())
         if self.asks_cones and PEER in self.workers:
             self._cones_over_http()
         self._close_all()
 
     def _ask_apart(self, number: int, names: Sequence[str]) -> None:
-        """One contender runs at a time: it is asked all questions of a round, and ends before the next one starts."""
-        askings = [self._asking(number, question, names) for question in self.questions]
+        """One contender runs at a time: it is asked all queries of a round, and ends before the next one starts."""
+        askings = [self._asking(number, query, names) for query in self.queries]
         askings = [asking for asking in askings if asking is not None]
         lost: set[str] = set()
         for at in range(self.plan.size.rounds):
@@ -289,7 +289,7 @@ class Run:
                 self._fill_caches(name)
                 for asking, one in zip(askings, rounds, strict=True):
                     if name in self.workers and name in asking.takers:
-                        log(f"{CARDS[name].title}, round {at + 1}: {asking.question.name}")
+                        log(f"{CARDS[name].title}, round {at + 1}: {asking.query.name}")
                         asking.warm_up([name])
                         if name in self.workers and name in asking.takers:
                             asking.ask(name, one)
@@ -298,7 +298,7 @@ class Run:
                 self._close_all()
             for asking, one in zip(askings, rounds, strict=True):
                 asking.end(one)
-        self.record["questions"] += [asking.as_json() for asking in askings]
+        self.record["queries"] += [asking.as_json() for asking in askings]
 
     def _start(self, name: str) -> None:
         # Few lookups touch what few scans have read: without this most of them would measure the disk.
@@ -343,37 +343,37 @@ class Run:
             peak: Any = worker.call("peak_memory")
             self.record["memory"][name] = max(self.record["memory"].get(name, 0), peak)
 
-    def _text(self, name: str, question: Question, constants: dict[str, object]) -> str | None:
-        if name == OURS or not question.by_chunk or self._stripes():
-            return question.asked_in(CARDS[name].dialect, constants, self.catalogue.tables["Object"].columns)
+    def _text(self, name: str, query: Query, constants: dict[str, object]) -> str | None:
+        if name == OURS or not query.by_chunk or self._stripes():
+            return query.asked_in(CARDS[name].dialect, constants, self.catalogue.tables["Object"].columns)
         return None
 
-    def _asking(self, number: int, question: Question, names: Sequence[str]) -> Asking | None:
-        """A question to those that can be asked it; `None` where Meridian alone would be, and was in an earlier group."""
-        asking = Asking(self, question, number, cold=False)
+    def _asking(self, number: int, query: Query, names: Sequence[str]) -> Asking | None:
+        """A query to those that can be asked it; `None` where Meridian alone would be, and was in an earlier group."""
+        asking = Asking(self, query, number, cold=False)
         constants = self.constants.draw()
-        fit = [name for name in names if not self._is_left_out(name, question)]
-        asking.takers = [name for name in fit if self._text(name, question, constants) is not None]
-        if asking.takers == [OURS] and self._asked_already(question, cold=False):
+        fit = [name for name in names if not self._is_left_out(name, query)]
+        asking.takers = [name for name in fit if self._text(name, query, constants) is not None]
+        if asking.takers == [OURS] and self._asked_already(query, cold=False):
             return None
         return asking
 
     def _is_asked_anything(self, name: str) -> bool:
-        """Whether any of the chosen questions is for a peer; otherwise it need not be loaded, and the record says so."""
+        """Whether any of the chosen queries is for a peer; otherwise it need not be loaded, and the record says so."""
         if name == PEER and self.asks_cones:
             return True
         constants = self.constants.draw()
-        for question in self.questions:
-            if not self._is_left_out(name, question) and self._text(name, question, constants) is not None:
+        for query in self.queries:
+            if not self._is_left_out(name, query) and self._text(name, query, constants) is not None:
                 return True
-        self.record["absent"][name] = "it is asked none of the chosen questions"
+        self.record["absent"][name] = "it is asked none of the chosen queries"
         return False
 
-    def _is_left_out(self, name: str, question: Question) -> bool:
+    def _is_left_out(self, name: str, query: Query) -> bool:
         """Whether a peer is not asked; the record gets the reason."""
-        reason = reason_to_leave_out(name, question, self.constants)
+        reason = reason_to_leave_out(name, query, self.constants)
         if reason:
-            self.record["left_out"].setdefault(question.name, {})[name] = reason
+            self.record["left_out"].setdefault(query.name, {})[name] = reason
         return bool(reason)
 
     def _find_generator(self) -> None:
@@ -406,21 +406,21 @@ class Run:
         self.asks_cones = False
         self.record.setdefault("cones", empty_record())["absent"][absent] = why
 
-    def _asked_already(self, question: Question, cold: bool) -> bool:
+    def _asked_already(self, query: Query, cold: bool) -> bool:
         """Whether an earlier group was asked: Meridian alone need not be asked again."""
-        return any(asked["name"] == question.name and asked["cold"] == cold for asked in self.record["questions"])
+        return any(asked["name"] == query.name and asked["cold"] == cold for asked in self.record["queries"])
 
     def _cold(self, number: int, names: Sequence[str]) -> None:
-        """Asks some questions once after each start, nothing of the contender's files being in the page cache."""
-        for question in self.questions:
-            if not question.cold or (list(names) == [OURS] and self._asked_already(question, cold=True)):
+        """Asks some queries once after each start, nothing of the contender's files being in the page cache."""
+        for query in self.queries:
+            if not query.cold or (list(names) == [OURS] and self._asked_already(query, cold=True)):
                 continue
-            asking = Asking(self, question, number, cold=True)
-            log(f"{question.name}, cold: {asking.title}")
+            asking = Asking(self, query, number, cold=True)
+            log(f"{query.name}, cold: {asking.title}")
             asking.takers = list(names)
             for at in range(self.plan.size.cold_rounds):
                 asking.round(1, turn=at)
-            self.record["questions"].append(asking.as_json())
+            self.record["queries"].append(asking.as_json())
 
 
 def in_turn(names: Sequence[str], turn: int) -> list[str]:
@@ -438,17 +438,17 @@ class Round:
 
 
 class Asking:
-    """One question in one group: who still takes part, and the times of each round."""
+    """One query in one group: who still takes part, and the times of each round."""
 
-    def __init__(self, run: Run, question: Question, group: int, cold: bool) -> None:
+    def __init__(self, run: Run, query: Query, group: int, cold: bool) -> None:
         self.run = run
-        self.question = question
-        self.title = question.title.format(**run.constants.areas())
+        self.query = query
+        self.title = query.title.format(**run.constants.areas())
         self.group = group
         self.cold = cold
         size = run.plan.size
-        is_lookup = question.kind == LOOKUP
-        # How many rounds, how many of the question in each, and how many rounds before them that do not count.
+        is_lookup = query.kind == LOOKUP
+        # How many rounds, how many of the query in each, and how many rounds before them that do not count.
         self.rounds = -(-size.lookups // size.block) if is_lookup else size.rounds
         self.block = size.block if is_lookup else 1
         # How many a contender is asked from its start to its end, where one runs at a time.
@@ -483,11 +483,11 @@ class Asking:
             self.end(one)
 
     def begin(self, block: int) -> Round:
-        """A round of so many questions, the same for all."""
+        """A round of so many queries, the same for all."""
         return Round([self.run.constants.draw() for _ in range(block)])
 
     def ask(self, name: str, one: Round, counted: bool = True) -> None:
-        """Asks one contender the questions of a round, unless it has spent its time."""
+        """Asks one contender the queries of a round, unless it has spent its time."""
         rounds = self.times.setdefault(name, [])
         if self._has_spent(name):
             rounds.append([])
@@ -509,8 +509,8 @@ class Asking:
         self._compare(one.replies, one.constants)
 
     def _ask(self, name: str, constants: list[dict[str, object]]) -> list[Reply]:
-        """One contender's replies; one that complains is not asked this question again."""
-        texts = [self.run._text(name, self.question, one) or "" for one in constants]
+        """One contender's replies; one that complains is not asked this query again."""
+        texts = [self.run._text(name, self.query, one) or "" for one in constants]
         try:
             worker = self._cold_worker(name) if self.cold else self.run.workers[name]
             try:
@@ -546,7 +546,7 @@ class Asking:
             return
         answers = [reply.answer for reply in replies[names[0]] if reply.answer is not None]
         self.rows += [answer.num_rows for answer in answers]
-        if self.question.kind == JOIN:
+        if self.query.kind == JOIN:
             self.pairs += [answer.column(0)[0].as_py() for answer in answers]
         for name in names[1:]:
             digits = max(CARDS[name].single_digits, CARDS[names[0]].single_digits, SINGLE_DIGITS)
@@ -560,15 +560,15 @@ class Asking:
     def _note_difference(self, name: str, reference: str, found: str, constants: dict[str, object]) -> None:
         log(f"  ANSWERS DIFFER: {CARDS[name].title} against {CARDS[reference].title}: {found}")
         if len(self.differences) < MOST_DIFFERENCES_KEPT:
-            text = self.run._text(name, self.question, constants) or ""
+            text = self.run._text(name, self.query, constants) or ""
             self.differences.append({"contender": name, "against": reference, "found": found, "text": text})
 
     def as_json(self) -> dict[str, Any]:
         """For the raw file."""
         return {
-            "name": self.question.name,
+            "name": self.query.name,
             "title": self.title,
-            "kind": self.question.kind,
+            "kind": self.query.kind,
             "cold": self.cold,
             "group": self.group,
             "times": self.times,

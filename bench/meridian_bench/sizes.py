@@ -20,7 +20,7 @@ class Size:
     # How often those load that load quickly.
     loads: int
     peers: Sequence[str]
-    # Seconds that one contender may spend on one question before it sits out the rest of it.
+    # Seconds that one contender may spend on one query before it sits out the rest of it.
     budget: float
     # Sides in degrees of the boxes in which pairs are looked for: all of SHV1, the part of it that slower peers are
     # asked, and near neighbours.

@@ -55,7 +55,7 @@ class Found:
     pairs: np.ndarray
 
 
-class Served:
+class Server:
     """`meridian serve` with an HTTP port of its own choice."""
 
     def __init__(self, setup: Setup) -> None:
@@ -97,13 +97,13 @@ def query(objects: TableFiles) -> str:
     )
 
 
-def by_tapquery(server: Served, objects: TableFiles, lists: Path) -> Found:
+def by_tapquery(server: Server, objects: TableFiles, lists: Path) -> Found:
     """As TOPCAT's users upload: STILTS sends a VOTable."""
     command = ["stilts", "tapquery", f"tapurl={server.url}", "sync=true", "nupload=1", f"upload1={lists}/positions.fits", "ufmt1=fits", "upname1=t1"]
     return timed(lambda: run([*command, f"adql={query(objects)}", "out=-", "ofmt=csv"]))
 
 
-def by_parquet(server: Served, objects: TableFiles, lists: Path) -> Found:
+def by_parquet(server: Server, objects: TableFiles, lists: Path) -> Found:
     """The same request without STILTS: the list as Parquet in a form."""
 
     def post() -> bytes:
@@ -130,8 +130,8 @@ def by_tmatch2(objects: TableFiles, lists: Path) -> Found:
 
 def by_lsdb(worker: Worker, lists: Path) -> Found:
     """LSDB in a process that runs already, on a HATS catalogue of the objects."""
-    question = {"ask": "match_list", "file": f"{lists}/positions.parquet", "radius": RADIUS_ARCSECONDS / 3600}
-    reply = worker.ask([json.dumps(question)])[0]
+    query = {"method": "match_list", "file": f"{lists}/positions.parquet", "radius": RADIUS_ARCSECONDS / 3600}
+    reply = worker.ask([json.dumps(query)])[0]
     if reply.answer is None:
         raise SystemExit(f"LSDB failed: {reply.complaint}")
     return Found(reply.seconds, in_order(reply.answer))
@@ -256,7 +256,7 @@ def main(options: argparse.Namespace) -> int:
     shutil.rmtree(setup.home, ignore_errors=True)
     Meridian(setup).load(objects)
     lsdb, told = start_lsdb(options, objects)
-    server = Served(setup)
+    server = Server(setup)
     lists = work / "lists"
     ways: dict[str, Callable[[], Found]] = {
         "`stilts tmatch2`": lambda: by_tmatch2(objects, lists),

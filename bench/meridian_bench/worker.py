@@ -28,7 +28,7 @@ from .contenders.base import Contender, Setup
 BENCH = Path(__file__).resolve().parent.parent
 
 
-# A block of questions, or an orderly end, that takes longer is taken for a contender that hangs.
+# A block of queries, or an orderly end, that takes longer is taken for a contender that hangs.
 BLOCK_SECONDS = 1800.0
 STOP_SECONDS = 600.0
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from comparison import Row, difference, normalised_rows
 from differential.databases import ARROW_TYPES, Field, TableRows, TableShape, World, load, parsed
-from differential.engines import Rejection, Rows, Served
+from differential.engines import Rejection, Rows, ServedDatabase
 from meridian_cli import Meridian
 
 CASES = Path(__file__).parent / "cases"
@@ -84,7 +84,7 @@ def all_cases(directory: Path = CASES) -> list[Case]:
 def complaint(case: Case, meridian: Meridian, directory: Path) -> str | None:
     """What is wrong with the answers to a case, if anything is."""
     load(meridian, directory, case.world)
-    served = Served(meridian, directory)
+    served = ServedDatabase(meridian, directory)
     try:
         for statement, expected in zip(case.statements, case.expected):
             try:

@@ -148,7 +148,7 @@ RELEASED = "MERIDIAN_DIFFERENTIAL_RELEASED"
 READER, PASSWORD = "reader", "of rows that are released"
 
 
-class Served:
+class ServedDatabase:
     """Statements that `meridian serve` is asked, alone or with the workers of a cluster."""
 
     def __init__(self, meridian: Meridian, directory: Path) -> None:

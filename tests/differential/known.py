@@ -16,7 +16,7 @@ from differential.verdict import Failure
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownDifference:
     """A mistake: what its error says (of a wrong answer, "wrong"), which statements have it, and in words."""
 
     pattern: str
@@ -77,28 +77,28 @@ def aggregates_several_memberships(query: Query) -> bool:
 
 
 KNOWN = [
-    Known(
+    KnownDifference(
         r"error (1690|1525): .*(to Nanosecond|to Timestamp\(ns\))",
         "TIMESTAMP literals are of nanoseconds: years before 1677 and after 2262 are an error",
     ),
-    Known(
+    KnownDifference(
         r"error (1235: .*(does not support logical expression|in the ON of an outer join are not supported)|1054: |1105: )",
         "IN and EXISTS in the ON of an outer join, and scalar subqueries in ON",
         has_subquery_in_on,
     ),
-    Known(
+    KnownDifference(
         r"error 1060: .*(EXISTS|IN\b|unique expression names)",
         "two aggregates or window functions over EXISTS or IN that differ in the subquery alone have one name",
         aggregates_several_memberships,
     ),
-    Known(r"error (1054: |1235: a subquery names a column of the query around it)", "a subquery in ORDER BY that names a column which is not selected", orders_by_a_correlated_subquery),
-    Known(r"error 1235: .*Conflicting ordering requirements in aggregate functions", "two GROUP_CONCAT of different orders in one SELECT"),
-    Known(
+    KnownDifference(r"error (1054: |1235: a subquery names a column of the query around it)", "a subquery in ORDER BY that names a column which is not selected", orders_by_a_correlated_subquery),
+    KnownDifference(r"error 1235: .*Conflicting ordering requirements in aggregate functions", "two GROUP_CONCAT of different orders in one SELECT"),
+    KnownDifference(
         r"error 1052: the column c\d+ is in more than one",
         "an expression in ORDER BY of a table's column that an item of the SELECT is named like",
         orders_by_a_column_of_an_items_name,
     ),
-    Known(
+    KnownDifference(
         r"error 1052: the column c\d+ is in more than one",
         "a subquery in ORDER BY that gives its column the name of an item of the SELECT",
         orders_by_a_subquery_of_an_items_name,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from differential import cases
 from differential.databases import World, WorldMaker, load
-from differential.engines import Oracle, OracleFails, Rows, Served, names_files
+from differential.engines import Oracle, OracleFails, Rows, ServedDatabase, names_files
 from differential.grammar import Grammar
 from differential.known import known
 from differential.shrinking import shrink, shrink_rows, skeleton, tables_of
@@ -99,7 +99,7 @@ class WorldRun:
         with tempfile.TemporaryDirectory(prefix="differential_") as name:
             directory = Path(name)
             load(self.meridian, directory, self.world)
-            served = Served(self.meridian, directory)
+            served = ServedDatabase(self.meridian, directory)
             try:
                 trying = Trying(served, Oracle(self.world), self.outcome.tally)
                 number = 0
@@ -209,7 +209,7 @@ def failure_in(meridian: Meridian, world: World, trial: Trial) -> Failure | None
     """How a trial fails in a world that is loaded for it alone."""
     with tempfile.TemporaryDirectory(prefix="differential_") as name:
         load(meridian, Path(name), world)
-        served = Served(meridian, Path(name))
+        served = ServedDatabase(meridian, Path(name))
         try:
             found = Trying(served, Oracle(world), Tally()).failure(trial)
         finally:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from differential import values
-from differential.engines import LOST, Oracle, OracleFails, Rejection, Rows, Served, TooLarge, names_files
+from differential.engines import LOST, Oracle, OracleFails, Rejection, Rows, ServedDatabase, TooLarge, names_files
 from differential.tree import Apply, Constant, Expr, Node, Path, Query, Select, SetQuery, changed, first_select, kinds_of, outermost, put, walk
 from differential.verdict import ROUNDING, Failure, allowed, comparable, compare, exact_columns, of_rejection, whole
 
@@ -125,7 +125,7 @@ def computes_with_null_in_a_set(query: Query) -> bool:
 class Trying:
     """Does trials against a server and an oracle."""
 
-    def __init__(self, served: Served, oracle: Oracle, tally: Tally) -> None:
+    def __init__(self, served: ServedDatabase, oracle: Oracle, tally: Tally) -> None:
         self.served = served
         self.oracle = oracle
         self.tally = tally

@@ -26,7 +26,7 @@ def coverage() -> str:
     """The numbers of hand-written statements by theme, and the known differences, as docs/sql.md has them."""
     themes = {**expressions.THEMES, **values.THEMES, **catalogue.THEMES, "LSST's PT1.1": lsst.PT11, "LSST's PT1.2": lsst.PT12}
     lines = ["| theme | statements |", "|---|---|"]
-    lines += [f"| {theme} | {len(questions)} |" for theme, questions in themes.items()]
+    lines += [f"| {theme} | {len(queries)} |" for theme, queries in themes.items()]
     lines += [f"| all | {sum(map(len, themes.values()))} |", "", "Known and wanted differences, all of them in types:", ""]
     lines += ["| Meridian | MariaDB | why |", "|---|---|---|"]
     lines += [f"| {ours} | {theirs} | {reason} |" for (ours, theirs), reason in KNOWN_TYPES.items()]

@@ -55,7 +55,7 @@ class HeadedColumn:
 
 
 @dataclass(frozen=True)
-class Answer:
+class QueryResult:
     """The columns and rows that MariaDB gave."""
 
     columns: list[HeadedColumn]
@@ -154,8 +154,8 @@ class MariaDB:
         with self.connection.cursor() as cursor:
             cursor.execute(statement)
 
-    def ask(self, statement: str) -> Answer:
-        """The answer to a question."""
+    def ask(self, statement: str) -> QueryResult:
+        """The answer to a query."""
         with self.connection.cursor() as cursor:
             try:
                 cursor.execute(statement)
@@ -164,7 +164,7 @@ class MariaDB:
                 raise Rejected(number, str(sentence[0] if sentence else error)) from None
             fields = cursor._result.fields  # type: ignore[union-attr]
             columns = [HeadedColumn(f.name, f.type_code, f.charsetnr == BINARY_CHARSET) for f in fields]
-            return Answer(columns, list(cursor.fetchall()))
+            return QueryResult(columns, list(cursor.fetchall()))
 
 
 BINARY_CHARSET = 63

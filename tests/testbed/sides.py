@@ -20,7 +20,7 @@ import pyarrow as pa
 from comparison import Tolerance, difference, normalised
 from meridian_cli import Meridian, rows_of
 from testbed.differences import KNOWN_TYPES
-from testbed.mariadb import Answer, MariaDB, Rejected
+from testbed.mariadb import QueryResult, MariaDB, Rejected
 from testbed.scisql import for_mariadb
 
 ROUNDING = Tolerance(relative=1e-9, absolute=1e-300)
@@ -197,7 +197,7 @@ class Sides:
             ours = str(complaint)
         return ours, theirs
 
-    def compare(self, answer: pa.Table, expected: Answer, ordered: bool = False) -> str | None:
+    def compare(self, answer: pa.Table, expected: QueryResult, ordered: bool = False) -> str | None:
         """How an answer of Meridian differs from MariaDB's."""
         return (
             headings_differ(answer, expected)
@@ -206,7 +206,7 @@ class Sides:
         )
 
 
-def headings_differ(answer: pa.Table, expected: Answer) -> str | None:
+def headings_differ(answer: pa.Table, expected: QueryResult) -> str | None:
     """Says which headings differ."""
     theirs = [column.name for column in expected.columns]
     if answer.column_names == theirs:
@@ -214,7 +214,7 @@ def headings_differ(answer: pa.Table, expected: Answer) -> str | None:
     return f"Meridian's columns are headed {answer.column_names}, MariaDB's {theirs}."
 
 
-def types_differ(answer: pa.Table, expected: Answer) -> str | None:
+def types_differ(answer: pa.Table, expected: QueryResult) -> str | None:
     """Says which types differ but for the known differences."""
     for at, column in enumerate(expected.columns):
         ours = arrow_kind(answer.schema.field(at))
@@ -224,7 +224,7 @@ def types_differ(answer: pa.Table, expected: Answer) -> str | None:
     return None
 
 
-def rows_differ(answer: pa.Table, expected: Answer, ordered: bool) -> str | None:
+def rows_differ(answer: pa.Table, expected: QueryResult, ordered: bool) -> str | None:
     """Says which rows differ beyond rounding."""
     digits = [significant_digits(column.type_code) for column in expected.columns]
     bits = [OTHER_CODES.get(column.type_code) == "bit" for column in expected.columns]

@@ -6,37 +6,37 @@ import pytest
 
 from meridian_cli import rows_of
 from complaints import assert_clear
-from testbed.cases import Question, catalogue, expressions, lsst, values
+from testbed.cases import Query, catalogue, expressions, lsst, values
 from testbed.__main__ import write_coverage
 from testbed.sides import Sides
 
 ON_THE_SMALL_SKY = {**expressions.THEMES, **values.THEMES, **catalogue.THEMES}
 
 
-def each(questions: list[Question]) -> pytest.MarkDecorator:
+def each(queries: list[Query]) -> pytest.MarkDecorator:
     """One test for each statement."""
-    return pytest.mark.parametrize("question", questions, ids=[question.sql[:70] for question in questions])
+    return pytest.mark.parametrize("query", queries, ids=[query.sql[:70] for query in queries])
 
 
-def check(sides: Sides, question: Question) -> None:
+def check(sides: Sides, query: Query) -> None:
     """Fails where the answers differ."""
-    found = sides.difference(question.sql, question.reference, question.ordered)
-    assert found is None, f"{found}\nStatement: {question.sql[:500]}"
+    found = sides.difference(query.sql, query.reference, query.ordered)
+    assert found is None, f"{found}\nStatement: {query.sql[:500]}"
 
 
-@each([question for theme in ON_THE_SMALL_SKY.values() for question in theme])
-def test_small_sky(question: Question, small_sky: Sides) -> None:
-    check(small_sky, question)
+@each([query for theme in ON_THE_SMALL_SKY.values() for query in theme])
+def test_small_sky(query: Query, small_sky: Sides) -> None:
+    check(small_sky, query)
 
 
 @each(lsst.PT11)
-def test_lsst_pt11(question: Question, pt11_sides: Sides) -> None:
-    check(pt11_sides, question)
+def test_lsst_pt11(query: Query, pt11_sides: Sides) -> None:
+    check(pt11_sides, query)
 
 
 @each(lsst.PT12)
-def test_lsst_pt12(question: Question, pt12_sides: Sides) -> None:
-    check(pt12_sides, question)
+def test_lsst_pt12(query: Query, pt12_sides: Sides) -> None:
+    check(pt12_sides, query)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ class Card:
     debian: Sequence[str] = ()
     tables: Sequence[str] = ALL_TABLES
     single_digits: float = SINGLE_DIGITS
-    # A question costs seconds of start-up or a reading of everything: it is asked few.
+    # A query costs seconds of start-up or a reading of everything: it is asked few.
     slow: bool = False
     # A server that keeps its tables in memory of a size that it is told.
     has_pool: bool = False
@@ -91,7 +91,7 @@ CARDS = {
         "stilts",
         "Stilts",
         "python",
-        "a process for each question, start-up included, answer in CSV",
+        "a process for each query, start-up included, answer in CSV",
         "stilts",
         debian=("stilts", "default-jre-headless"),
         tables=PLACES,

@@ -14,12 +14,12 @@ import pyarrow as pa
 from ..catalogue import TableFiles
 from ..memory import high_water
 
-# A question that takes a server longer is given up, so that one bad plan does not hold up the run.
+# A query that takes a server longer is given up, so that one bad plan does not hold up the run.
 LONGEST_SECONDS = 300
 
 
 class Refused(Exception):
-    """The contender says that it does not answer a question."""
+    """The contender says that it does not answer a query."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Contender(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Opens what was loaded, so far that a question can be asked at once."""
+        """Opens what was loaded, so far that a query can be asked at once."""
 
     @abstractmethod
     def ask(self, text: str) -> object:

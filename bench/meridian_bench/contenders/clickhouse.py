@@ -84,7 +84,7 @@ class ClickHouse(Contender):
         try:
             answer = self.session.query(text, "ArrowStream").bytes()
         except Exception:
-            # A session that has given up on a question may give that question's rows for the next one.
+            # A session that has given up on a query may give that query's rows for the next one.
             self.session.close()
             self.start()
             raise

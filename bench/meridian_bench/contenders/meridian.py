@@ -104,7 +104,7 @@ class Meridian(Contender):
 
     def ask(self, text: str) -> object:
         if self.process is None:
-            # It ended over the last question.
+            # It ended over the last query.
             self.start()
         try:
             with self.connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""STILTS: tables as column-oriented FITS files, a process for each question: `stilts tpipe` or `stilts tmatch2`."""
+"""STILTS: tables as column-oriented FITS files, a process for each query: `stilts tpipe` or `stilts tmatch2`."""
 
 from __future__ import annotations
 

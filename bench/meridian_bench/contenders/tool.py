@@ -1,4 +1,4 @@
-"""What contenders without SQL have in common: a question is JSON that names what to do, and with what."""
+"""What contenders without SQL have in common: a query is JSON that names what to do, and with what."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Tool(Contender):
     """A library or a command. Its methods `cone`, `pairs` and `match` do what is asked."""
 
     def ask(self, text: str) -> object:
-        question = json.loads(text)
-        return getattr(self, question.pop("ask"))(**question)
+        query = json.loads(text)
+        return getattr(self, query.pop("method"))(**query)
 
 
 def counted(n: int, total: float | None = None) -> pa.Table:

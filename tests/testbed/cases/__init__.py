@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Question:
+class Query:
     """A statement for both databases; `reference` is what MariaDB is asked where it has no such form."""
 
     sql: str
@@ -21,11 +21,11 @@ class Question:
         return self.sql
 
 
-def ordered(*statements: str) -> list[Question]:
+def ordered(*statements: str) -> list[Query]:
     """Statements whose ORDER BY leaves no ties: the order of the rows is compared too."""
-    return [Question(statement, ordered=True) for statement in statements]
+    return [Query(statement, ordered=True) for statement in statements]
 
 
-def questions(*statements: str) -> list[Question]:
+def queries(*statements: str) -> list[Query]:
     """Statements that both are asked as they stand."""
-    return [Question(statement) for statement in statements]
+    return [Query(statement) for statement in statements]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from testbed.cases import Question, ordered, questions
+from testbed.cases import Query, ordered, queries
 
 IN_BOX = "scisql_s2PtInBox(ra_PS, decl_PS, 350, -30, 20, 30) = 1"
 IN_CIRCLE = "scisql_s2PtInCircle(ra_PS, decl_PS, 120, 89, 5) = 1"
 
-SELECTS = questions(
+SELECTS = queries(
     "SELECT objectId, ra_PS, decl_PS FROM Object",
     "SELECT * FROM Filter",
     "SELECT * FROM Extremes",
@@ -82,7 +82,7 @@ SELECTS = questions(
     "SELECT objectId, TRUE FROM Object WHERE flags = 3",
 )
 
-AGGREGATES = questions(
+AGGREGATES = queries(
     "SELECT COUNT(*) FROM Object",
     "SELECT count( * ) FROM Object",
     "SELECT COUNT(nObs), COUNT(DISTINCT nObs), COUNT(1) FROM Object",
@@ -151,7 +151,7 @@ AGGREGATES = questions(
     "SELECT BIT_OR(flags), BIT_AND(flags) FROM Object WHERE 1 = 0",
 )
 
-JOINS = questions(
+JOINS = queries(
     "SELECT o.objectId, s.sourceId FROM Object o JOIN Source s ON o.objectId = s.objectId",
     "SELECT o.objectId, s.sourceId FROM Object o INNER JOIN Source s USING (objectId)",
     "SELECT objectId, COUNT(sourceId) FROM Object LEFT JOIN Source USING (objectId) GROUP BY objectId",
@@ -193,7 +193,7 @@ JOINS = questions(
     "SELECT o.objectId, s.ra - o.ra_PS FROM Object o JOIN Source s USING (objectId) WHERE ABS(s.decl - o.decl_PS) > 0.01",
 )
 
-NESTED = questions(
+NESTED = queries(
     "SELECT objectId FROM Object WHERE objectId IN (SELECT objectId FROM RefMatch WHERE score > 0.5)",
     "SELECT objectId FROM Object WHERE objectId NOT IN (SELECT objectId FROM RefMatch)",
     "SELECT o.objectId FROM Object o WHERE o.objectId NOT IN (SELECT s.objectId FROM Source s WHERE scisql_s2PtInCircle(s.ra, s.decl, 100, 40, 61) = 1) AND (o.lastSeen >= '2018-06-01') OR ((o.nObs - CAST(o.flags | o.nObs AS SIGNED)) NOT IN (20, NULL))",
@@ -281,13 +281,13 @@ ORDERS = ordered(
     "SELECT t.objectId FROM (SELECT objectId, nObs FROM Object ORDER BY objectId LIMIT 50) t ORDER BY t.objectId DESC LIMIT 5",
     "SELECT objectId, scisql_fluxToAbMag(rFlux_PS) AS r FROM Object WHERE rFlux_PS > 0 ORDER BY r, objectId LIMIT 20",
     "SELECT objectId FROM Object WHERE flags = 5 ORDER BY RIGHT(objectId, 2), objectId",
-) + questions(
+) + queries(
     "SELECT COUNT(*) FROM (SELECT objectId FROM Object LIMIT 17) t",
     "SELECT COUNT(*) FROM (SELECT objectId FROM Object LIMIT 3, 17) t",
 )
 
 BOXED = "scisql_s2PtInBox(o.ra_PS, o.decl_PS, 350, -30, 20, 30) = 1"
-REGIONS = questions(
+REGIONS = queries(
     f"SELECT objectId FROM Object WHERE {IN_BOX}",
     f"SELECT objectId FROM Object WHERE {IN_CIRCLE}",
     f"SELECT COUNT(*) FROM Object WHERE NOT ({IN_BOX})",
@@ -317,7 +317,7 @@ REGIONS = questions(
     "SELECT COUNT(*), SUM(nObs), MIN(nObs) FROM Object WHERE scisql_s2PtInCircle(ra_PS, decl_PS, 77.7, 3.3, 0.00001) = 1",
     "SELECT flags, COUNT(*) FROM Object WHERE scisql_s2PtInCircle(ra_PS, decl_PS, 77.7, 3.3, 0.00001) = 1 GROUP BY flags",
 ) + [
-    Question(f"SELECT objectId FROM Object WHERE {areaspec}", f"SELECT objectId FROM Object WHERE {plain}")
+    Query(f"SELECT objectId FROM Object WHERE {areaspec}", f"SELECT objectId FROM Object WHERE {plain}")
     for areaspec, plain in (
         ("qserv_areaspec_box(350, -30, 20, 30)", IN_BOX),
         ("QSERV_AREASPEC_CIRCLE(120, 89, 5) AND flags > 3", f"{IN_CIRCLE} AND flags > 3"),
@@ -327,7 +327,7 @@ REGIONS = questions(
     )
 ]
 
-KEYS = questions(
+KEYS = queries(
     "SELECT objectId, flags FROM Object WHERE objectId = 0",
     "SELECT objectId, flags FROM Object WHERE objectId = -77",
     "SELECT objectId, flags FROM Object WHERE objectId = '1'",
@@ -362,7 +362,7 @@ KEYS = questions(
     "SELECT objectId FROM Object WHERE (objectId = 0) = 1",
 )
 
-PHOTOMETRY = questions(
+PHOTOMETRY = queries(
     "SELECT objectId, scisql_fluxToAbMag(rFlux_PS) FROM Object",
     "SELECT objectId FROM Object WHERE scisql_fluxToAbMag(gFlux_PS) - scisql_fluxToAbMag(rFlux_PS) BETWEEN 0.3 AND 0.7",
     "SELECT COUNT(*) FROM Object WHERE fluxToAbMag(zFlux_PS) < 20",

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from testbed.cases import Question, questions
+from testbed.cases import Query, queries
 
 
-def selected(*expressions: str) -> list[Question]:
+def selected(*expressions: str) -> list[Query]:
     """`SELECT expression` for each."""
-    return questions(*(f"SELECT {expression}" for expression in expressions))
+    return queries(*(f"SELECT {expression}" for expression in expressions))
 
 
-def of_extremes(*expressions: str) -> list[Question]:
+def of_extremes(*expressions: str) -> list[Query]:
     """Each expression over every row of the table of extremes."""
-    return questions(*(f"SELECT id, {expression} FROM Extremes" for expression in expressions))
+    return queries(*(f"SELECT id, {expression} FROM Extremes" for expression in expressions))
 
 
 LITERALS = selected(
@@ -397,8 +397,8 @@ TEXT = selected(
     "TRIM(txt)",
 )
 # The conversion of the largest doubles to integers is not defined in MySQL.
-TEXT = [question for question in TEXT if question.sql != "SELECT id, CAST(d AS SIGNED) FROM Extremes"]
-TEXT += questions("SELECT id, CAST(d AS SIGNED) FROM Extremes WHERE abs(d) < 1e6")
+TEXT = [query for query in TEXT if query.sql != "SELECT id, CAST(d AS SIGNED) FROM Extremes"]
+TEXT += queries("SELECT id, CAST(d AS SIGNED) FROM Extremes WHERE abs(d) < 1e6")
 
 TIMES = selected(
     "YEAR('2010-06-15')",
@@ -472,7 +472,7 @@ TIMES = selected(
     "STR_TO_DATE(DATE_FORMAT(day, '%d.%m.%Y'), '%d.%m.%Y') = day",
     "LAST_DAY(day)",
 )
-TIMES += questions(
+TIMES += queries(
     "SELECT id, at + INTERVAL 1 MONTH FROM Extremes WHERE at < '9999-01-01'",
     "SELECT id, day - INTERVAL 1 YEAR FROM Extremes WHERE day > '1500-01-01'",
     "SELECT id, day + INTERVAL 2 DAY FROM Extremes WHERE day < '9999-01-01'",
@@ -480,7 +480,7 @@ TIMES += questions(
 )
 # A DATETIME column is one with six decimals in Meridian.
 TIMES.append(
-    Question(
+    Query(
         "SELECT id, UNIX_TIMESTAMP(at) AS v FROM Extremes WHERE at BETWEEN '1970-01-02' AND '2030-01-01'",
         "SELECT id, UNIX_TIMESTAMP(CAST(at AS DATETIME(6))) AS v FROM Extremes WHERE at BETWEEN '1970-01-02' AND '2030-01-01'",
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from testbed.cases import ordered, questions
+from testbed.cases import ordered, queries
 
-PT11 = questions(
+PT11 = queries(
     "SELECT COUNT(*) FROM Object",
     "SELECT COUNT(*), AVG(ra_PS), AVG(decl_PS) FROM Object",
     "SELECT objectId, ra_PS, decl_PS, uFlux_PS FROM Object WHERE flags = 0 OR flags IS NULL",
@@ -17,7 +17,7 @@ PT11 = questions(
     "SELECT s.sourceId FROM Source s LEFT JOIN Object o USING (objectId) WHERE o.objectId IS NULL",
 )
 
-PT12 = questions(
+PT12 = queries(
     "SELECT * FROM Filter",
     "SELECT * FROM LeapSeconds",
     "SELECT * FROM sdqa_Metric",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from testbed.cases import questions
+from testbed.cases import queries
 from testbed.cases.expressions import of_extremes, selected
 
 ZEROS = selected(
@@ -27,7 +27,7 @@ ZEROS = selected(
     "tiny / -0.0",
     "d * 0 = -0.0",
     "IF(-d = 0, 'zero', 'other')",
-) + questions(
+) + queries(
     "SELECT id FROM Extremes WHERE d = -0.0",
     "SELECT DISTINCT tiny * 0 * -1 FROM Extremes",
     "SELECT COUNT(*) FROM Extremes a JOIN Extremes b ON a.d * -1 = b.d WHERE a.id = 3",
@@ -64,7 +64,7 @@ TRUTHS = of_extremes(
     "ABS(flag)",
     "SQRT(flag)",
     "(flag, tiny) = (1, 127)",
-) + questions(
+) + queries(
     "SELECT SUM(flag), AVG(flag), STD(flag), VARIANCE(flag), COUNT(DISTINCT flag) FROM Extremes",
     "SELECT SUM(flag) OVER (ORDER BY id) FROM Extremes",
     "SELECT flag, COUNT(*) FROM Extremes GROUP BY flag HAVING flag + 0 = 1",
@@ -127,7 +127,7 @@ DATES = of_extremes(
     "day = TRUE",
     "YEAR(20100615)",
     "MONTH(100615)",
-) + questions(
+) + queries(
     "SELECT SUM(day), AVG(day), STD(day), SUM(DISTINCT day) FROM Extremes",
     "SELECT SUM(at) / 1000, AVG(at) FROM Extremes",
     "SELECT SUM(day) OVER (ORDER BY id) FROM Extremes",
@@ -192,7 +192,7 @@ TEXTS = of_extremes(
     "IF(tiny > 0, d, txt)",
     "NULL IN (1, 'a')",
     "1 IN (NULL, '1')",
-) + questions(
+) + queries(
     "SELECT a.id, b.id FROM Extremes a JOIN Extremes b ON a.txt = b.tiny",
     "SELECT a.id, b.id FROM Extremes a, Extremes b WHERE a.txt = b.uint_ AND a.id < 20",
     "SELECT a.id FROM Extremes a LEFT JOIN (SELECT '12' AS uint_) b USING (uint_)",
@@ -252,12 +252,12 @@ NUMBERS_OF_TEXTS = of_extremes(
     "txt * 2",
     "txt DIV 2",
     "-txt",
-) + questions(
+) + queries(
     "SELECT SUM(txt), AVG(txt), STD(txt), VARIANCE(txt), STDDEV_SAMP(txt), VAR_SAMP(txt) FROM Extremes",
     "SELECT tiny > 0, SUM(txt), AVG(DISTINCT txt) FROM Extremes GROUP BY tiny > 0",
 )
 
-SAME_NAMES = questions(
+SAME_NAMES = queries(
     "SELECT 1.0, 1.00",
     "SELECT 1 + 1.0, 1 + 1.00, 1 + 1.000",
     "SELECT 1 AS x, 2 AS x",

@@ -1,4 +1,4 @@
-"""The questions of spatial joins: pairs within a radius in a box of Object, and the nearest match in another catalogue.
+"""The queries of spatial joins: pairs within a radius in a box of Object, and the nearest match in another catalogue.
 
 Pairs are ordered and every row is its own neighbour, as in the published SHV1. Both rows of a pair lie in the box.
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from .question import JOIN, Pairs, Question
+from .query import JOIN, Pairs, Query
 
 ARCSECOND = 1.0 / 3600.0
 SHV1_DEGREES = 0.1
@@ -110,7 +110,7 @@ def box_condition(box: str, table: str = "") -> str:
     )
 
 
-def pairs_question(name: str, title: str, pairs: Pairs) -> Question:
+def pairs_query(name: str, title: str, pairs: Pairs) -> Query:
     """All pairs within a radius in a box."""
     box, radius, work = pairs.box, pairs.radius, pairs.work
     positions = "a.ra_PS, a.decl_PS, b.ra_PS, b.decl_PS"
@@ -127,15 +127,15 @@ def pairs_question(name: str, title: str, pairs: Pairs) -> Question:
         "clickhouse": pairs_on_cells("clickhouse", pairs),
         "postgres": f"SELECT {selected(work, f'q3c_dist({positions})')} FROM Object a, {near}"
         f" WHERE {box_condition(box, 'a.')} AND {box_condition(box, 'b.')}{cut}",
-        "python": f'{{"ask": "pairs", "work": "{work}", "radius": {radius!r}, "colour": %(colour)r{sides}}}',
+        "python": f'{{"method": "pairs", "work": "{work}", "radius": {radius!r}, "colour": %(colour)r{sides}}}',
     }
-    return Question(name, title + WORKS[work], JOIN, "", texts, pairs=pairs, left_out=NOT_ALL_PAIRS)
+    return Query(name, title + WORKS[work], JOIN, "", texts, pairs=pairs, left_out=NOT_ALL_PAIRS)
 
 
 MATCH_IN_MERIDIAN = "SELECT count(*) AS n, sum(separation) AS total FROM nearest(Optical, Infrared, 1.0)"
 
 
-def match_question() -> Question:
+def match_query() -> Query:
     """The nearest row of Infrared within an arcsecond of each row of Optical: how many have one, and how far off in all."""
     positions = "o.ra, o.decl, i.ra, i.decl"
     texts = {
@@ -145,21 +145,21 @@ def match_question() -> Question:
         "postgres": "SELECT count(*) AS n, sum(nearest) * 3600 AS total FROM Optical o,"
         f" LATERAL (SELECT q3c_dist({positions}) AS nearest FROM Infrared i"
         f" WHERE q3c_join({positions}, {MATCH_DEGREES!r}) ORDER BY nearest LIMIT 1) AS matches",
-        "python": f'{{"ask": "match", "radius": {MATCH_DEGREES!r}}}',
+        "python": f'{{"method": "match", "radius": {MATCH_DEGREES!r}}}',
     }
     title = "nearest match within 1 arcsec of each row of Optical in Infrared"
-    return Question("match", title, JOIN, "", texts, tables=("Optical", "Infrared"), left_out=NO_MATCH)
+    return Query("match", title, JOIN, "", texts, tables=("Optical", "Infrared"), left_out=NO_MATCH)
 
 
-def _all_works(name: str, title: str, box: str, radius: float, works: tuple[str, ...]) -> list[Question]:
+def _all_works(name: str, title: str, box: str, radius: float, works: tuple[str, ...]) -> list[Query]:
     return [
-        pairs_question(name + (work if work != "count" else ""), title, Pairs(box, radius, work)) for work in works
+        pairs_query(name + (work if work != "count" else ""), title, Pairs(box, radius, work)) for work in works
     ]
 
 
-NEIGHBOUR_QUESTIONS = [
+NEIGHBOUR_QUERIES = [
     *_all_works("SHV1", "pairs within 0.1 degree in {shv1:g} square degrees", "shv1", SHV1_DEGREES, tuple(WORKS)),
     *_all_works("SHV1part", "pairs within 0.1 degree in {part:g} square degrees", "part", SHV1_DEGREES, tuple(WORKS)),
     *_all_works("near", "pairs within 0.02 degree in {near:g} square degrees", "near", NEAR_DEGREES, ("count", "cut")),
-    match_question(),
+    match_query(),
 ]

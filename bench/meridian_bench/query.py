@@ -1,4 +1,4 @@
-"""What a question is: its text by dialect, and what it needs.
+"""What a query is: its text by dialect, and what it needs.
 
 In a text, `MAG(f)` is the AB magnitude of a flux, `MAGERR(f, s)` its error, `COLUMNS` all columns of Object as they
 were made (peers hold columns of their own besides), and names in braces are constants (see `constants.py`).
@@ -45,8 +45,8 @@ class Pairs:
 
 
 @dataclass(frozen=True)
-class Question:
-    """One question. `texts` has a text for each dialect that needs its own, `text` is for the others."""
+class Query:
+    """One query. `texts` has a text for each dialect that needs its own, `text` is for the others."""
 
     name: str
     # May name the areas of boxes, in square degrees, by their names in braces.
@@ -65,7 +65,7 @@ class Question:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     def asked_in(self, dialect: str, constants: dict[str, object], columns: Sequence[str]) -> str | None:
-        """The text in a dialect, or None if the question has none in it."""
+        """The text in a dialect, or None if the query has none in it."""
         template = self.texts.get(dialect, "" if dialect == "python" else self.text)
         if not template:
             return None

@@ -1,17 +1,17 @@
-"""The questions: each one's text, by dialect where they differ, and which constants it takes (see `question.py`)."""
+"""The queries: each one's text, by dialect where they differ, and which constants it takes (see `query.py`)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .neighbour_questions import NEIGHBOUR_QUESTIONS
-from .question import LOOKUP, SCAN, Question
+from .neighbour_queries import NEIGHBOUR_QUERIES
+from .query import LOOKUP, SCAN, Query
 
 NINE = "objectId, ra_PS, decl_PS, uFlux_PS, gFlux_PS, rFlux_PS, iFlux_PS, zFlux_PS, yFlux_PS"
 
 
 def box_texts(select: str, prefix: str = "", table: str = "", rest: str = "") -> tuple[str, dict[str, str]]:
-    """A question of a box: each database with the condition that its own index answers, and the exact box."""
+    """A query of a box: each database with the condition that its own index answers, and the exact box."""
     names = {bound: "{" + prefix + bound + "}" for bound in ("ra0", "ra1", "dec0", "dec1", "polygon", "zones")}
     ra, dec = f"{table}ra_PS", f"{table}decl_PS"
     exact = f"{ra} BETWEEN {names['ra0']} AND {names['ra1']} AND {dec} BETWEEN {names['dec0']} AND {names['dec1']}"
@@ -29,11 +29,11 @@ def box_texts(select: str, prefix: str = "", table: str = "", rest: str = "") ->
     }
 
 
-def box_question(name: str, title: str, kind: str, select: str, **options: object) -> Question:
-    """A question of a box."""
+def box_query(name: str, title: str, kind: str, select: str, **options: object) -> Query:
+    """A query of a box."""
     box = {key: options.pop(key) for key in ("prefix", "table", "rest") if key in options}
     text, texts = box_texts(select, **box)  # type: ignore[arg-type]
-    return Question(name, title, kind, text, texts, **options)  # type: ignore[arg-type]
+    return Query(name, title, kind, text, texts, **options)  # type: ignore[arg-type]
 
 
 HAVERSINE = (
@@ -47,15 +47,15 @@ CONE_CELLS = (
 )
 CONE_ZONES = "zone IN ({cone_zones})"
 
-QUESTIONS = [
-    Question(
+QUERIES = [
+    Query(
         "LV1",
         "all columns of one object by objectId",
         LOOKUP,
         "SELECT COLUMNS FROM Object WHERE objectId = {key}",
         cold=True,
     ),
-    Question(
+    Query(
         "LV2",
         "light curve of one object",
         LOOKUP,
@@ -63,7 +63,7 @@ QUESTIONS = [
         " WHERE objectId = {key}",
         tables=("Source",),
     ),
-    box_question(
+    box_query(
         "LV3",
         "count in 1 square degree with three colour cuts",
         LOOKUP,
@@ -71,7 +71,7 @@ QUESTIONS = [
         rest=" AND MAG(zFlux_PS) BETWEEN {z_mag} AND {z_mag_end} AND MAG(gFlux_PS) - MAG(rFlux_PS) BETWEEN 0.3 AND 0.4"
         " AND MAG(iFlux_PS) - MAG(zFlux_PS) BETWEEN 0.1 AND 0.12",
     ),
-    Question(
+    Query(
         "LV4",
         "the latest source of one object",
         LOOKUP,
@@ -79,7 +79,7 @@ QUESTIONS = [
         " AND s.taiMidPoint = (SELECT max(taiMidPoint) FROM Source WHERE objectId = {key})",
         tables=("Object", "Source"),
     ),
-    Question(
+    Query(
         "cone",
         "cone of 60 arcsec, all columns",
         LOOKUP,
@@ -92,42 +92,42 @@ QUESTIONS = [
             "postgres": "SELECT COLUMNS FROM Object"
             " WHERE q3c_radial_query(ra_PS, decl_PS, {cone_ra}, {cone_dec}, {cone_radius})",
             "mariadb": f"SELECT COLUMNS FROM Object WHERE {CONE_ZONES} AND {CONE_BOX} AND {HAVERSINE}",
-            "python": '{"ask": "cone", "ra": %(cone_ra)r, "dec": %(cone_dec)r, "radius": %(cone_radius)r}',
+            "python": '{"method": "cone", "ra": %(cone_ra)r, "dec": %(cone_dec)r, "radius": %(cone_radius)r}',
         },
         cold=True,
         left_out={"scipy": "a tree of places, without the columns"},
     ),
-    Question("HV1", "count of all objects", SCAN, "SELECT count(*) AS n FROM Object"),
-    Question(
+    Query("HV1", "count of all objects", SCAN, "SELECT count(*) AS n FROM Object"),
+    Query(
         "HV2",
         "colour cut over all objects, 9 columns out",
         SCAN,
         f"SELECT {NINE} FROM Object WHERE MAG(iFlux_PS) - MAG(zFlux_PS) > {{cut}}",
         cold=True,
     ),
-    Question(
+    Query(
         "HV2b",
         "count by magnitude",
         SCAN,
         "SELECT count(*) AS n FROM Object WHERE MAG(zFlux_PS) BETWEEN {mag} AND {mag_end}",
         cold=True,
     ),
-    Question("HV2c", "count by flux", SCAN, "SELECT count(*) AS n FROM Object WHERE gFlux_PS > {g_flux}"),
-    Question(
+    Query("HV2c", "count by flux", SCAN, "SELECT count(*) AS n FROM Object WHERE gFlux_PS > {g_flux}"),
+    Query(
         "HV3",
         "density: count and means by chunk",
         SCAN,
         "SELECT chunkId, count(*) AS n, avg(ra_PS) AS ra, avg(decl_PS) AS decl FROM Object GROUP BY chunkId",
         by_chunk=True,
     ),
-    Question(
+    Query(
         "groups",
         "counts and mean fluxes by flags",
         SCAN,
         "SELECT flags, count(*) AS n, avg(rFlux_PS) AS flux FROM Object WHERE gFlux_PS > {g_flux} GROUP BY flags",
         columns=("flags",),
     ),
-    box_question(
+    box_query(
         "J1",
         "objectId of Source joined with Object in 1 square degree",
         SCAN,
@@ -135,7 +135,7 @@ QUESTIONS = [
         table="o.",
         tables=("Object", "Source"),
     ),
-    box_question(
+    box_query(
         "SHV2",
         "Object joined with Source in 30 square degrees, mean flux",
         SCAN,
@@ -144,7 +144,7 @@ QUESTIONS = [
         table="o.",
         tables=("Object", "Source"),
     ),
-    Question(
+    Query(
         "epochs",
         "sources of each object, the ten with most",
         SCAN,
@@ -152,11 +152,11 @@ QUESTIONS = [
         " GROUP BY objectId ORDER BY n DESC, objectId LIMIT 10",
         tables=("Source",),
     ),
-    *NEIGHBOUR_QUESTIONS,
+    *NEIGHBOUR_QUERIES,
 ]
 
 
-def questions_for(tables: Sequence[str], columns: Sequence[str], chosen: Sequence[str] = ()) -> list[Question]:
+def queries_for(tables: Sequence[str], columns: Sequence[str], chosen: Sequence[str] = ()) -> list[Query]:
     """Those that a catalogue of these tables and columns of Object can answer; of these the chosen ones, if any are."""
-    possible = [q for q in QUESTIONS if set(q.tables) <= set(tables) and set(q.columns) <= set(columns)]
+    possible = [q for q in QUERIES if set(q.tables) <= set(tables) and set(q.columns) <= set(columns)]
     return [q for q in possible if not chosen or q.name in chosen]
