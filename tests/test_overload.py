@@ -7,13 +7,14 @@ It runs where MERIDIAN_OVERLOAD says how many times as much comes as in a quick 
 
 from __future__ import annotations
 
-import gzip
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import numpy as np
 import pymysql
@@ -25,6 +26,9 @@ from serving import serving
 from small_tables import load_stars_and_bands
 from test_users import PASSWORD, Site, must
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "bench" / "overload"))
+from load_kinds import BOMBS, LARGE, SCAN, beginnings, packed_rows  # noqa: E402
+
 SCALE = int(os.environ.get("MERIDIAN_OVERLOAD", "1"))
 STARS = 5000
 SCANS, SLOW, HALF_OPEN, IDLE = 4 * SCALE, 2 * SCALE, 10 * SCALE, 200 * SCALE
@@ -32,17 +36,6 @@ POINTS = 200 * SCALE
 MEMORY = 512 << 20
 # Point queries are answered in milliseconds; a test may only say that they are not held up by what takes minutes.
 LONGEST = 60.0
-
-# Each would take hours.
-SCAN = "SELECT COUNT(*) FROM sky.Star a, sky.Star b, sky.Star c WHERE SIN(a.id + b.id * c.id) > 2"
-LARGE = "SELECT a.id, b.ra, c.`dec` FROM sky.Star a, sky.Star b, sky.Star c"
-BOMBS = [
-    "SELECT " + "(" * 5000 + "1" + ")" * 5000,
-    "SELECT " + " + ".join(["1"] * 50_000),
-    "SELECT COUNT(*) FROM sky.Star WHERE REPEAT('a', 100000) REGEXP '(a*)*b'",
-    "SELECT LENGTH(REPEAT(REPEAT('x', 100000), 100000))",
-    "SELECT GROUP_CONCAT(a.id, b.id) FROM sky.Star a, sky.Star b",
-]
 
 
 @pytest.fixture
@@ -103,16 +96,15 @@ def throw_bombs(connection: pymysql.connections.Connection) -> None:
 
 def half_open(site: Site, stack: ExitStack) -> None:
     """Connections that begin something: nothing at all, half a greeting, half a head, half a body."""
-    beginnings = [(site.server.port, b""), (site.server.port, b"\x20\x00\x00"), (site.server.http_port, b"GET /tap"), (site.server.http_port, b"POST /tap/sync HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nQ")]
+    begun = beginnings(site.server.port, site.server.http_port)
     for number in range(HALF_OPEN):
-        port, sent = beginnings[number % len(beginnings)]
+        port, sent = begun[number % len(begun)]
         stack.enter_context(socket.create_connection(("127.0.0.1", port))).sendall(sent)
 
 
 def upload_bomb(site: Site) -> None:
     """A table that is a thousand times as large as what is sent."""
-    rows = gzip.compress(b"id\n" + b"1\n" * (50 << 20), compresslevel=1)
-    status, text, _ = site.http("tables/ann.bomb", "ann", method="PUT", body=rows)
+    status, text, _ = site.http("tables/ann.bomb", "ann", method="PUT", body=packed_rows())
     assert 400 <= status < 500, text
 
 

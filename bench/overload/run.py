@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import base64
-import gzip
 import http.client
 import multiprocessing
 import os
@@ -28,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pymysql
+from load_kinds import BOMBS, LARGE, SCAN, beginnings, packed_rows
 from pymysql.cursors import SSCursor
 
 STARS = 5000
@@ -40,16 +40,6 @@ PROBES = 4
 # For so many point queries there is a cone over HTTP, and a new connection.
 CONES_EVERY, CONNECTS_EVERY = 5, 25
 
-# Each would take hours.
-SCAN = "SELECT COUNT(*) FROM sky.star a, sky.star b, sky.star c WHERE SIN(a.id + b.id * c.id) > 2"
-LARGE = "SELECT a.id, b.ra, c.decl FROM sky.star a, sky.star b, sky.star c"
-BOMBS = [
-    "SELECT " + "(" * 5000 + "1" + ")" * 5000,
-    "SELECT " + " + ".join(["1"] * 50_000),
-    "SELECT COUNT(*) FROM sky.star WHERE REPEAT('a', 100000) REGEXP '(a*)*b'",
-    "SELECT LENGTH(REPEAT(REPEAT('x', 100000), 100000))",
-    "SELECT GROUP_CONCAT(a.id, b.id) FROM sky.star a, sky.star b",
-]
 FAILURES = (pymysql.err.MySQLError, OSError, ValueError, AttributeError, http.client.HTTPException)
 
 
@@ -122,7 +112,7 @@ def throw_bombs(ports: Ports, scale: int) -> None:
 
 
 def upload_bombs(ports: Ports, scale: int) -> None:
-    rows = gzip.compress(b"id\n" + b"1\n" * (50 << 20), compresslevel=1)
+    rows = packed_rows()
     again_and_again((scale + 4) // 5, lambda: ports.request("ann", "PUT", "/tables/ann.bomb", rows))
 
 
@@ -133,13 +123,12 @@ def guess_passwords(ports: Ports, scale: int) -> None:
 def do_nothing(ports: Ports, scale: int) -> None:
     """Idle connections, and some that begin something: nothing at all, half a greeting, half a head, half a body."""
     idle = [ports.connect("ann") for _ in range(200 * scale)]
-    body = b"POST /tap/sync HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nQ"
-    beginnings = [(ports.mysql, b""), (ports.mysql, b"\x20\x00\x00"), (ports.http, b"GET /tap"), (ports.http, body)]
+    begun = beginnings(ports.mysql, ports.http)
     for number in range(10 * scale):
-        port, sent = beginnings[number % len(beginnings)]
-        begun = socket.create_connection(("127.0.0.1", port))
-        begun.sendall(sent)
-        idle.append(begun)
+        port, sent = begun[number % len(begun)]
+        connection = socket.create_connection(("127.0.0.1", port))
+        connection.sendall(sent)
+        idle.append(connection)
     threading.Event().wait()
 
 
