@@ -60,7 +60,7 @@ impl AlertTable {
     }
 
     /// The columns that the schema has to have, with their types; and those that it may have, of these types.
-    const fn known_columns(self) -> (&'static [Known], &'static [Known]) {
+    const fn known_columns(self) -> (&'static [KnownColumn], &'static [KnownColumn]) {
         use ColumnType::{Double, Int, Long};
         match self {
             Self::DiaObject => (
@@ -116,7 +116,7 @@ impl AlertTable {
     }
 }
 
-type Known = (&'static str, ColumnType);
+type KnownColumn = (&'static str, ColumnType);
 
 /// The type of a column, one of Felis's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

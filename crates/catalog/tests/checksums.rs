@@ -67,7 +67,7 @@ async fn full_catalog(dir: &Path) {
 
 /// Everything that can be asked of a catalog.
 #[derive(Debug, PartialEq)]
-struct Answers {
+struct CatalogContents {
     databases: Vec<Database>,
     tables: Vec<Table>,
     chunks: Vec<(LoadId, Vec<Chunk>, u64)>,
@@ -75,15 +75,15 @@ struct Answers {
     views: Vec<View>,
 }
 
-async fn ask(dir: &Path) -> Result<Answers, CatalogError> {
+async fn read_catalog(dir: &Path) -> Result<CatalogContents, CatalogError> {
     let catalog = Catalog::open(dir).await?;
-    let answers = ask_all(&catalog).await;
+    let answers = read_all(&catalog).await;
     catalog.close().await;
     answers
 }
 
-async fn ask_all(catalog: &Catalog) -> Result<Answers, CatalogError> {
-    let mut answers = Answers {
+async fn read_all(catalog: &Catalog) -> Result<CatalogContents, CatalogError> {
+    let mut answers = CatalogContents {
         databases: catalog.databases().await?,
         tables: Vec::new(),
         chunks: Vec::new(),
@@ -174,10 +174,10 @@ fn changes(column: &str, ty: &str) -> Vec<String> {
     }
 }
 
-async fn expect_noticed(dir: &Path, before: &Answers, what: &str) {
+async fn expect_noticed(dir: &Path, before: &CatalogContents, what: &str) {
     let found = problems(dir).await;
     assert!(!found.is_empty(), "check says nothing about {what}");
-    if let Ok(answers) = ask(dir).await {
+    if let Ok(answers) = read_catalog(dir).await {
         assert_eq!(answers, *before, "{what}");
     }
 }
@@ -187,7 +187,7 @@ async fn expect_noticed(dir: &Path, before: &Answers, what: &str) {
 async fn every_changed_value_is_noticed() {
     let dir = tempfile::tempdir().unwrap();
     full_catalog(dir.path()).await;
-    let before = ask(dir.path()).await.unwrap();
+    let before = read_catalog(dir.path()).await.unwrap();
     assert_eq!(problems(dir.path()).await, Vec::<String>::new());
     let whole = std::fs::read(dir.path().join(FILE)).unwrap();
     for table in TABLES {
@@ -222,7 +222,7 @@ async fn every_changed_value_is_noticed() {
             std::fs::write(dir.path().join(FILE), &whole).unwrap();
         }
     }
-    assert_eq!(ask(dir.path()).await.unwrap(), before);
+    assert_eq!(read_catalog(dir.path()).await.unwrap(), before);
 }
 
 /// Whatever a byte of the file becomes, answers stay the same or are errors.
@@ -230,7 +230,7 @@ async fn every_changed_value_is_noticed() {
 async fn no_changed_byte_changes_an_answer() {
     let dir = tempfile::tempdir().unwrap();
     full_catalog(dir.path()).await;
-    let before = ask(dir.path()).await.unwrap();
+    let before = read_catalog(dir.path()).await.unwrap();
     let whole = std::fs::read(dir.path().join(FILE)).unwrap();
     let used: Vec<usize> = (0..whole.len()).filter(|at| whole[*at] != 0).collect();
     let (mut errors, mut seed) = (0, 0x9e37_79b9_7f4a_7c15_u64);
@@ -246,7 +246,7 @@ async fn no_changed_byte_changes_an_answer() {
         changed[at] ^= 1 << (seed >> 60 & 7);
         let place = tempfile::tempdir().unwrap();
         std::fs::write(place.path().join(FILE), &changed).unwrap();
-        match ask(place.path()).await {
+        match read_catalog(place.path()).await {
             Ok(answers) => assert_eq!(answers, before, "byte {at}"),
             Err(_) => errors += 1,
         }

@@ -36,7 +36,7 @@ impl Operator {
     /// # Errors
     /// The front end cannot be reached, or refuses.
     pub async fn status(&self) -> Result<ClusterStatus, ClusterError> {
-        self.ask(Method::GET, "/status").await
+        self.request(Method::GET, "/status").await
     }
 
     /// Has a worker give everything up, so that it can be ended without loss.
@@ -45,7 +45,7 @@ impl Operator {
     /// The front end cannot be reached, or knows no such worker.
     pub async fn drain(&self, worker: &str) -> Result<ClusterStatus, ClusterError> {
         let path = format!("/members/{}/drain", encoded(worker));
-        self.ask(Method::POST, &path).await
+        self.request(Method::POST, &path).await
     }
 
     /// Has a worker that was drained take its share again.
@@ -54,7 +54,7 @@ impl Operator {
     /// The front end cannot be reached, or knows no such worker.
     pub async fn take_back(&self, worker: &str) -> Result<ClusterStatus, ClusterError> {
         let path = format!("/members/{}/drain", encoded(worker));
-        self.ask(Method::DELETE, &path).await
+        self.request(Method::DELETE, &path).await
     }
 
     /// Forgets a worker that is gone.
@@ -67,7 +67,7 @@ impl Operator {
         is_forced: bool,
     ) -> Result<ClusterStatus, ClusterError> {
         let path = format!("/members/{}?force={is_forced}", encoded(worker));
-        self.ask(Method::DELETE, &path).await
+        self.request(Method::DELETE, &path).await
     }
 
     /// Has others get the replicas of workers that are silent at once. The status is that of the front end that leads.
@@ -75,7 +75,7 @@ impl Operator {
     /// # Errors
     /// The front end cannot be reached, or none leads now.
     pub async fn repair(&self) -> Result<ClusterStatus, ClusterError> {
-        self.ask(Method::POST, "/repair").await
+        self.request(Method::POST, "/repair").await
     }
 
     /// Has files move at once that shall be elsewhere. The status is that of the front end that leads.
@@ -83,7 +83,7 @@ impl Operator {
     /// # Errors
     /// Those of [`Self::repair`].
     pub async fn rebalance(&self) -> Result<ClusterStatus, ClusterError> {
-        self.ask(Method::POST, "/rebalance").await
+        self.request(Method::POST, "/rebalance").await
     }
 
     /// The state of the cluster as the front end that leads knows it.
@@ -91,7 +91,7 @@ impl Operator {
     /// # Errors
     /// Those of [`Self::repair`].
     pub async fn status_of_leader(&self) -> Result<ClusterStatus, ClusterError> {
-        self.ask(Method::GET, "/repair").await
+        self.request(Method::GET, "/repair").await
     }
 
     /// Has workers read replicas through.
@@ -117,7 +117,7 @@ impl Operator {
             .await
     }
 
-    async fn ask(&self, method: Method, path: &str) -> Result<ClusterStatus, ClusterError> {
+    async fn request(&self, method: Method, path: &str) -> Result<ClusterStatus, ClusterError> {
         let none: Option<&()> = None;
         let (role, address) = (Role::FrontEnd, &self.address);
         self.client.json(method, role, address, path, none).await

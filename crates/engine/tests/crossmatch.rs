@@ -291,7 +291,7 @@ async fn a_sample_of_the_matches_is_one_of_the_matches() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sides_that_are_questions() {
+async fn sides_that_are_queries() {
     let sky = MatchSky::shared().await;
     let radius = 300.0 / 3600.0;
     let some = |rows: &[Row], keep: fn(&Row) -> bool| -> Vec<Row> {

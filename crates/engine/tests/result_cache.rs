@@ -207,7 +207,7 @@ async fn a_table_that_changes_has_other_keys() {
 }
 
 /// The rows of a statement that runs as a query of this number, and the number of the query that answered it.
-async fn ask(session: &Session, sql: &str, number: u64) -> (String, Option<u64>) {
+async fn execute(session: &Session, sql: &str, number: u64) -> (String, Option<u64>) {
     let interrupt = sql::Interrupt::new();
     let execution = Arc::new(QueryExecution::new().with_number(number));
     let asking = async {
@@ -223,12 +223,15 @@ async fn an_equal_statement_gets_the_rows_under_its_own_headings() {
     let keys = Keys::new().await;
     let session = keys.session(MySql).await;
     let sql = "SELECT id, ra FROM Object WHERE flag = 1";
-    let (rows, from) = ask(&session, sql, 1).await;
+    let (rows, from) = execute(&session, sql, 1).await;
     assert_eq!(from, None);
     for number in 2..6 {
-        assert_eq!(ask(&session, sql, number).await, (rows.clone(), Some(1)));
+        assert_eq!(
+            execute(&session, sql, number).await,
+            (rows.clone(), Some(1))
+        );
     }
-    let (other, from) = ask(&session, "SELECT ID, RA FROM Object WHERE flag = 1", 9).await;
+    let (other, from) = execute(&session, "SELECT ID, RA FROM Object WHERE flag = 1", 9).await;
     assert_eq!(from, Some(1));
     assert_eq!(other.to_lowercase(), rows);
     assert!(other.contains("| ID") && rows.contains("| id"));
@@ -236,8 +239,8 @@ async fn an_equal_statement_gets_the_rows_under_its_own_headings() {
     assert!(keys.results.num_bytes() > 0);
     // A result of no rows is one, too.
     let nothing = "SELECT id FROM Object WHERE ra < -1";
-    let (rows, _) = ask(&session, nothing, 10).await;
-    assert_eq!(ask(&session, nothing, 11).await, (rows, Some(10)));
+    let (rows, _) = execute(&session, nothing, 10).await;
+    assert_eq!(execute(&session, nothing, 11).await, (rows, Some(10)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -253,10 +256,10 @@ async fn what_was_not_read_to_its_end_is_not_kept() {
         futures::StreamExt::next(&mut result.batches).await
     };
     assert!(interrupt.scope(leaving).await.is_some());
-    assert_eq!(ask(&session, sql, 2).await.1, None);
+    assert_eq!(execute(&session, sql, 2).await.1, None);
     // A statement whose plan is known is noted first, and kept when it is asked again.
-    assert_ne!(ask(&session, sql, 3).await.1, Some(1));
-    assert!(matches!(ask(&session, sql, 4).await.1, Some(2 | 3)));
+    assert_ne!(execute(&session, sql, 3).await.1, Some(1));
+    assert!(matches!(execute(&session, sql, 4).await.1, Some(2 | 3)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -265,7 +268,7 @@ async fn statements_that_took_less_are_not_kept() {
     let results = ResultCache::new(Duration::from_secs(3600), MEMORY);
     let session = sky.session_with(&results, MySql, "sky").await;
     for number in 0..4 {
-        let (_, from) = ask(&session, "SELECT sum(ra) FROM Object", number).await;
+        let (_, from) = execute(&session, "SELECT sum(ra) FROM Object", number).await;
         assert_eq!(from, None);
     }
     assert_eq!(results.num_bytes(), 0);
@@ -279,6 +282,6 @@ async fn rows_that_are_gone_answer_nothing() {
     let sql = "SELECT sum(ra) FROM Object WHERE flag = 1";
     let key = keys.of(MySql, sql).await.unwrap();
     keys.results.insert(key, CachedRows::stored(7, || None));
-    assert_eq!(ask(&session, sql, 8).await.1, None);
-    assert_eq!(ask(&session, sql, 9).await.1, Some(8));
+    assert_eq!(execute(&session, sql, 8).await.1, None);
+    assert_eq!(execute(&session, sql, 9).await.1, Some(8));
 }

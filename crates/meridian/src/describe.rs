@@ -10,7 +10,7 @@ use catalog::{
 };
 use clap::{Args, ValueEnum};
 use metadata::{
-    ColumnWords, DatabaseWords, Said, SchemaFileError, TableWords, check_ucd, check_unit,
+    ColumnWords, DatabaseWords, FileValue, SchemaFileError, TableWords, check_ucd, check_unit,
     read_edit, read_edit_toml, read_felis, to_json, to_yaml,
 };
 
@@ -373,7 +373,7 @@ impl Changes {
                 }
                 continue;
             };
-            if described.is_view(table) && !matches!(said.scan_rating, Said::Nothing) {
+            if described.is_view(table) && !matches!(said.scan_rating, FileValue::Nothing) {
                 return Err(no_lane(&table.spec.name));
             }
             let change = changes.of_table(table, said, is_schema)?;
@@ -440,9 +440,9 @@ impl Changes {
 
     /// Looks at a column's unit and UCD.
     fn check(&mut self, full_name: &str, column: &ColumnWords) {
-        let problem = |said: &Said<String>, check: fn(&str) -> Option<String>| match said {
-            Said::Value(text) => check(text),
-            Said::Nothing | Said::Empty => None,
+        let problem = |said: &FileValue<String>, check: fn(&str) -> Option<String>| match said {
+            FileValue::Value(text) => check(text),
+            FileValue::Nothing | FileValue::Empty => None,
         };
         let problems = [
             problem(&column.unit, check_unit),
@@ -533,11 +533,11 @@ fn listed(names: &[String]) -> String {
 }
 
 /// What is to be done about what a file says. In a schema an empty word says nothing.
-fn changed<T: Clone>(said: &Said<T>, is_schema: bool) -> Change<T> {
+fn changed<T: Clone>(said: &FileValue<T>, is_schema: bool) -> Change<T> {
     match said {
-        Said::Nothing => Change::Keep,
-        Said::Empty if is_schema => Change::Keep,
-        Said::Empty => Change::Clear,
-        Said::Value(value) => Change::Set(value.clone()),
+        FileValue::Nothing => Change::Keep,
+        FileValue::Empty if is_schema => Change::Keep,
+        FileValue::Empty => Change::Clear,
+        FileValue::Value(value) => Change::Set(value.clone()),
     }
 }

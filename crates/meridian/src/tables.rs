@@ -34,10 +34,10 @@ enum Format {
 }
 
 /// One line of the list: a table, one part of it, or files that are still held.
-struct Line {
+struct ListRow {
     database: String,
     table: String,
-    kind: LineKind,
+    kind: RowKind,
     rows: u64,
     chunks: u64,
     bytes: u64,
@@ -45,12 +45,12 @@ struct Line {
     parts: u64,
     loaded_at: String,
     /// Of a line for a part.
-    part: Option<PartOfLine>,
+    part: Option<PartOfRow>,
 }
 
 /// What a line is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum LineKind {
+enum RowKind {
     Table(TableKind),
     /// It has no rows of its own.
     View,
@@ -58,14 +58,14 @@ enum LineKind {
     Held,
 }
 
-struct PartOfLine {
+struct PartOfRow {
     number: LoadId,
     source: String,
     /// The parts that it was merged from, if it was.
     merged_from: Vec<LoadId>,
 }
 
-impl PartOfLine {
+impl PartOfRow {
     /// What it was loaded from, or which parts it was merged from and what these were loaded from.
     fn origin(&self) -> String {
         match self.merged_from.is_empty() {
@@ -98,7 +98,7 @@ pub fn run(arguments: TablesArguments) -> Result<(), Failure> {
     tell(&text)
 }
 
-async fn lines(arguments: &TablesArguments) -> Result<Vec<Line>, ingest::IngestError> {
+async fn lines(arguments: &TablesArguments) -> Result<Vec<ListRow>, ingest::IngestError> {
     let catalog = Catalog::open(&arguments.data).await?;
     let lines = lines_of(&catalog, arguments.parts).await;
     catalog.close().await;
@@ -136,7 +136,7 @@ pub fn described(table: &Table) -> String {
     format!("{text}; {} rows\n", grouped(table.rows()))
 }
 
-async fn lines_of(catalog: &Catalog, parts: bool) -> Result<Vec<Line>, ingest::IngestError> {
+async fn lines_of(catalog: &Catalog, parts: bool) -> Result<Vec<ListRow>, ingest::IngestError> {
     let mut lines = Vec::new();
     for database in catalog.databases().await? {
         lines.extend(lines_of_database(catalog, &database.name, parts).await?);
@@ -146,7 +146,7 @@ async fn lines_of(catalog: &Catalog, parts: bool) -> Result<Vec<Line>, ingest::I
 }
 
 /// What is still on the disk of tables and parts that are not there any more: a line for each table, or for each part.
-async fn held_lines(catalog: &Catalog, parts: bool) -> Result<Vec<Line>, ingest::IngestError> {
+async fn held_lines(catalog: &Catalog, parts: bool) -> Result<Vec<ListRow>, ingest::IngestError> {
     let mut by_table: BTreeMap<(String, String), Vec<HeldPart>> = BTreeMap::new();
     for held in held_parts(catalog).await? {
         let names = (held.database.clone(), held.table.clone());
@@ -160,9 +160,9 @@ async fn held_lines(catalog: &Catalog, parts: bool) -> Result<Vec<Line>, ingest:
         match parts {
             true => lines.extend(held.iter().map(|it| {
                 let part = std::slice::from_ref(it);
-                Line::of_held(&names, part, Some(it.part))
+                ListRow::of_held(&names, part, Some(it.part))
             })),
-            false => lines.push(Line::of_held(&names, &held, None)),
+            false => lines.push(ListRow::of_held(&names, &held, None)),
         }
     }
     Ok(lines)
@@ -172,24 +172,24 @@ async fn lines_of_database(
     catalog: &Catalog,
     database: &str,
     parts: bool,
-) -> Result<Vec<Line>, catalog::CatalogError> {
+) -> Result<Vec<ListRow>, catalog::CatalogError> {
     let mut lines = Vec::new();
     for table in catalog.tables(database).await? {
         if !parts {
             let chunks = chunk_count(catalog, &table).await?;
-            lines.push(Line::of_table(&table, chunks));
+            lines.push(ListRow::of_table(&table, chunks));
             continue;
         }
         for part in &table.parts {
             let chunks = catalog.chunk_count(part.load).await?;
-            lines.push(Line::of_part(&table, part, chunks));
+            lines.push(ListRow::of_part(&table, part, chunks));
         }
     }
     if !parts {
         let folded = fold_name(database);
         let views = catalog.views().await?.into_iter();
         let here = views.filter(|view| fold_name(&view.database) == folded);
-        lines.extend(here.map(Line::of_view));
+        lines.extend(here.map(ListRow::of_view));
     }
     Ok(lines)
 }
@@ -207,12 +207,12 @@ async fn chunk_count(catalog: &Catalog, table: &Table) -> Result<u64, catalog::C
     Ok(chunks.len() as u64)
 }
 
-impl Line {
+impl ListRow {
     fn of_table(table: &Table, chunks: u64) -> Self {
         Self {
             database: table.database.name.clone(),
             table: table.spec.name.clone(),
-            kind: LineKind::Table(table.spec.kind),
+            kind: RowKind::Table(table.spec.kind),
             rows: table.rows(),
             chunks,
             bytes: table.bytes(),
@@ -227,7 +227,7 @@ impl Line {
             rows: part.rows,
             bytes: part.bytes,
             loaded_at: part.loaded_at.clone(),
-            part: Some(PartOfLine {
+            part: Some(PartOfRow {
                 number: part.load,
                 source: part.source.clone(),
                 merged_from: part.merged_from.clone(),
@@ -240,7 +240,7 @@ impl Line {
         Self {
             database: view.database,
             table: view.name,
-            kind: LineKind::View,
+            kind: RowKind::View,
             rows: 0,
             chunks: 0,
             bytes: 0,
@@ -259,13 +259,13 @@ impl Line {
         Self {
             database: database.clone(),
             table: table.clone(),
-            kind: LineKind::Held,
+            kind: RowKind::Held,
             rows: 0,
             chunks: 0,
             bytes: held.iter().map(|it| it.bytes).sum(),
             parts: held.len() as u64,
             loaded_at: String::new(),
-            part: number.map(|number| PartOfLine {
+            part: number.map(|number| PartOfRow {
                 number,
                 source: String::new(),
                 merged_from: Vec::new(),
@@ -275,20 +275,20 @@ impl Line {
 
     fn kind(&self) -> String {
         match self.kind {
-            LineKind::Table(kind) => kind.to_string(),
-            LineKind::View => "view".to_owned(),
-            LineKind::Held => "held".to_owned(),
+            RowKind::Table(kind) => kind.to_string(),
+            RowKind::View => "view".to_owned(),
+            RowKind::Held => "held".to_owned(),
         }
     }
 
     fn fields(&self, number: impl Fn(u64) -> String, bytes: impl Fn(u64) -> String) -> Vec<String> {
         let mut fields = vec![self.database.clone(), self.table.clone(), self.kind()];
         // Rows and chunks are counted of what is there, and bytes of what is on the disk.
-        let is_table = matches!(self.kind, LineKind::Table(_));
+        let is_table = matches!(self.kind, RowKind::Table(_));
         let counted = |shown: bool, text: String| if shown { text } else { String::new() };
         fields.push(counted(is_table, number(self.rows)));
         fields.push(counted(is_table, number(self.chunks)));
-        let is_stored = self.kind != LineKind::View;
+        let is_stored = self.kind != RowKind::View;
         fields.push(counted(is_stored, bytes(self.bytes)));
         match &self.part {
             None => fields.extend([
@@ -308,13 +308,13 @@ impl Line {
 /// Columns of numbers, which are aligned to the right.
 const NUMBERS: std::ops::Range<usize> = 3..7;
 
-fn table(headings: &[&str], lines: &[Line]) -> String {
+fn table(headings: &[&str], lines: &[ListRow]) -> String {
     let mut rows: Vec<Vec<String>> = vec![headings.iter().map(|it| (*it).to_owned()).collect()];
     rows.extend(lines.iter().map(|line| line.fields(grouped, size)));
     aligned(&rows, |column| NUMBERS.contains(&column))
 }
 
-fn csv(headings: &[&str], lines: &[Line]) -> String {
+fn csv(headings: &[&str], lines: &[ListRow]) -> String {
     let quoted = |field: &String| {
         if field.contains([',', '"', '\n']) {
             format!("\"{}\"", field.replace('"', "\"\""))
@@ -331,14 +331,14 @@ fn csv(headings: &[&str], lines: &[Line]) -> String {
     text
 }
 
-fn json(lines: &[Line]) -> String {
-    let object = |line: &Line| {
+fn json(lines: &[ListRow]) -> String {
+    let object = |line: &ListRow| {
         let mut object = serde_json::json!({
             "database": line.database,
             "table": line.table,
             "kind": line.kind(),
         });
-        if line.kind == LineKind::View {
+        if line.kind == RowKind::View {
             object["made"] = line.loaded_at.clone().into();
             return object;
         }
@@ -347,7 +347,7 @@ fn json(lines: &[Line]) -> String {
             None => object["parts"] = line.parts.into(),
             Some(part) => object["part"] = part.number.0.into(),
         }
-        if line.kind == LineKind::Held {
+        if line.kind == RowKind::Held {
             return object;
         }
         object["rows"] = line.rows.into();

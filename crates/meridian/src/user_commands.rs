@@ -447,7 +447,7 @@ fn token(runtime: &Runtime, users: &Users, arguments: &TokenArguments) -> Result
 
 /// A user as the list has them.
 #[derive(Serialize)]
-struct Listed {
+struct UserRow {
     name: String,
     admin: bool,
     password: bool,
@@ -459,7 +459,7 @@ struct Listed {
     limits: BTreeMap<&'static str, u64>,
 }
 
-impl Listed {
+impl UserRow {
     fn of(user: &User) -> Self {
         Self {
             name: user.name.clone(),
@@ -507,7 +507,7 @@ impl Listed {
 
 fn list(runtime: &Runtime, users: &Users, format: ListFormat) -> Result<(), Failure> {
     let list = runtime.block_on(users.list())?;
-    let listed: Vec<Listed> = list.iter().map(|user| Listed::of(user)).collect();
+    let listed: Vec<UserRow> = list.iter().map(|user| UserRow::of(user)).collect();
     match format {
         ListFormat::Json => {
             let text = serde_json::to_string_pretty(&listed)?;
@@ -517,7 +517,7 @@ fn list(runtime: &Runtime, users: &Users, format: ListFormat) -> Result<(), Fail
             tell("there are no users: nobody has to log in\n")
         }
         ListFormat::Table => {
-            let width = |of: &dyn Fn(&Listed) -> usize| listed.iter().map(of).max().unwrap_or(0);
+            let width = |of: &dyn Fn(&UserRow) -> usize| listed.iter().map(of).max().unwrap_or(0);
             let names = width(&|it| it.name.chars().count()).max("user".len());
             let ways = width(&|it| it.logs_in_with().len()).max("logs in with".len());
             let mut text = format!("{:names$}  {:ways$}  may read\n", "user", "logs in with");
@@ -574,7 +574,7 @@ fn show(runtime: &Runtime, users: &Users, name: &str) -> Result<(), Failure> {
     let user = list.user(name).ok_or_else(|| users::UsersError::NoUser {
         name: name.to_owned(),
     })?;
-    let user = Listed::of(user);
+    let user = UserRow::of(user);
     tell(&format!(
         "user          {}\nadded         {}\nlogs in with  {}\nbelongs to    {}\nmay read      {}\nall rows of   {}\nmay take      {}\n",
         user.name,

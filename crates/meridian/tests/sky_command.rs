@@ -97,25 +97,25 @@ fn bytes_that_are_no_text_are_a_bad_line() {
 #[test]
 fn chunks_writes_one_number_a_line() {
     let arguments = ["chunks", "--stripes", "85", "--sub-stripes", "12"];
-    let ask = |region: &str| sky(&[&arguments[..], &[region]].concat(), b"");
+    let run = |region: &str| sky(&[&arguments[..], &[region]].concat(), b"");
     assert_eq!(
-        standard_output(&ask(
+        standard_output(&run(
             "box 218.43375662532463 -90 241.50916057397848 -81.80357105767948"
         )),
         "0\n173\n347\n348\n520\n521\n522\n"
     );
     assert_eq!(
-        standard_output(&ask(
+        standard_output(&run(
             "circle 104.97716529031815 87.70348174800522 0.2633478733293693"
         )),
         "14111\n14280\n"
     );
     assert_eq!(
-        standard_output(&ask("box 0 -90 360 90")).lines().count(),
+        standard_output(&run("box 0 -90 360 90")).lines().count(),
         8983
     );
-    assert!(standard_error(&ask("blob 1 2 3")).contains("is not a region; write"));
-    assert!(standard_error(&ask("circle 1 2")).contains("takes 3 numbers, but 2 are given"));
+    assert!(standard_error(&run("blob 1 2 3")).contains("is not a region; write"));
+    assert!(standard_error(&run("circle 1 2")).contains("takes 3 numbers, but 2 are given"));
 }
 
 #[test]

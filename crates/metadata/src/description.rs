@@ -13,7 +13,7 @@ use crate::resources::Resources;
 
 /// What a file says of one thing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Said<T> {
+pub enum FileValue<T> {
     /// It says nothing.
     #[default]
     Nothing,
@@ -23,7 +23,7 @@ pub enum Said<T> {
     Value(T),
 }
 
-impl<T> Said<T> {
+impl<T> FileValue<T> {
     fn is_nothing(&self) -> bool {
         matches!(self, Self::Nothing)
     }
@@ -36,13 +36,13 @@ impl<T> Said<T> {
     }
 }
 
-impl<T> From<Option<T>> for Said<T> {
+impl<T> From<Option<T>> for FileValue<T> {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Nothing, Self::Value)
     }
 }
 
-impl<T: Serialize> Serialize for Said<T> {
+impl<T: Serialize> Serialize for FileValue<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Nothing | Self::Empty => serializer.serialize_none(),
@@ -58,8 +58,8 @@ pub struct DatabaseWords {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// What it has, in words.
-    #[serde(skip_serializing_if = "Said::is_nothing")]
-    pub description: Said<String>,
+    #[serde(skip_serializing_if = "FileValue::is_nothing")]
+    pub description: FileValue<String>,
     /// Its tables.
     pub tables: Vec<TableWords>,
     /// Words of the file that are none of ours, with where they stand.
@@ -73,17 +73,17 @@ pub struct TableWords {
     /// Its name.
     pub name: String,
     /// What it has, in words.
-    #[serde(skip_serializing_if = "Said::is_nothing")]
-    pub description: Said<String>,
+    #[serde(skip_serializing_if = "FileValue::is_nothing")]
+    pub description: FileValue<String>,
     /// Its place in a data model.
-    #[serde(skip_serializing_if = "Said::is_nothing")]
-    pub utype: Said<String>,
+    #[serde(skip_serializing_if = "FileValue::is_nothing")]
+    pub utype: FileValue<String>,
     /// Its place in a list of tables.
-    #[serde(skip_serializing_if = "Said::is_nothing")]
-    pub table_index: Said<i32>,
+    #[serde(skip_serializing_if = "FileValue::is_nothing")]
+    pub table_index: FileValue<i32>,
     /// The lane of its scans.
-    #[serde(skip_serializing_if = "Said::is_nothing")]
-    pub scan_rating: Said<String>,
+    #[serde(skip_serializing_if = "FileValue::is_nothing")]
+    pub scan_rating: FileValue<String>,
     /// Its columns.
     pub columns: Vec<ColumnWords>,
 }
@@ -94,26 +94,26 @@ pub struct ColumnWords {
     /// Its name.
     pub name: String,
     /// What it means, in words.
-    #[serde(skip_serializing_if = "Said::is_nothing")]
-    pub description: Said<String>,
+    #[serde(skip_serializing_if = "FileValue::is_nothing")]
+    pub description: FileValue<String>,
     /// The unit of its values.
-    #[serde(skip_serializing_if = "Said::is_nothing")]
-    pub unit: Said<String>,
+    #[serde(skip_serializing_if = "FileValue::is_nothing")]
+    pub unit: FileValue<String>,
     /// What it is physically, in words of UCD1+.
-    #[serde(skip_serializing_if = "Said::is_nothing")]
-    pub ucd: Said<String>,
+    #[serde(skip_serializing_if = "FileValue::is_nothing")]
+    pub ucd: FileValue<String>,
     /// Its place in a data model.
-    #[serde(skip_serializing_if = "Said::is_nothing")]
-    pub utype: Said<String>,
+    #[serde(skip_serializing_if = "FileValue::is_nothing")]
+    pub utype: FileValue<String>,
     /// How its values are to be read.
-    #[serde(skip_serializing_if = "Said::is_nothing")]
-    pub xtype: Said<String>,
+    #[serde(skip_serializing_if = "FileValue::is_nothing")]
+    pub xtype: FileValue<String>,
     /// Whether it is one of the columns that are returned by default.
-    #[serde(skip_serializing_if = "Said::is_nothing")]
-    pub principal: Said<bool>,
+    #[serde(skip_serializing_if = "FileValue::is_nothing")]
+    pub principal: FileValue<bool>,
     /// Its place in a list of columns.
-    #[serde(skip_serializing_if = "Said::is_nothing")]
-    pub column_index: Said<i32>,
+    #[serde(skip_serializing_if = "FileValue::is_nothing")]
+    pub column_index: FileValue<i32>,
 }
 
 /// Words of ours, and Felis's names of the same, in the order in which they count.
@@ -248,7 +248,7 @@ fn column_words(
     said: &Words,
     unknown: &mut Vec<String>,
 ) -> Result<ColumnWords, SchemaFileError> {
-    let Ok(Said::Value(name)) = text_of(said, &["name"]) else {
+    let Ok(FileValue::Value(name)) = text_of(said, &["name"]) else {
         let sentence = format!("a column of the table {table} has no name");
         return Err(SchemaFileError::new(sentence));
     };
@@ -288,39 +288,42 @@ fn note_unknown(said: &Words, known: &[&[&str]], place: &str, unknown: &mut Vec<
 }
 
 /// A text without blanks at its ends.
-fn text_of(said: &Words, names: &[&str]) -> Result<Said<String>, SchemaFileError> {
+fn text_of(said: &Words, names: &[&str]) -> Result<FileValue<String>, SchemaFileError> {
     Ok(trimmed(find(said, names)?))
 }
 
-fn trimmed(said: Said<String>) -> Said<String> {
+fn trimmed(said: FileValue<String>) -> FileValue<String> {
     match said {
-        Said::Value(text) if text.trim().is_empty() => Said::Empty,
-        Said::Value(text) => Said::Value(text.trim().to_owned()),
+        FileValue::Value(text) if text.trim().is_empty() => FileValue::Empty,
+        FileValue::Value(text) => FileValue::Value(text.trim().to_owned()),
         other => other,
     }
 }
 
 /// A flag, which Felis writes as 0 or 1.
-fn flag_of(said: &Words) -> Result<Said<bool>, SchemaFileError> {
+fn flag_of(said: &Words) -> Result<FileValue<bool>, SchemaFileError> {
     match find::<i64>(said, PRINCIPAL) {
-        Ok(Said::Value(number @ (0 | 1))) => Ok(Said::Value(number == 1)),
-        Ok(Said::Value(number)) => {
+        Ok(FileValue::Value(number @ (0 | 1))) => Ok(FileValue::Value(number == 1)),
+        Ok(FileValue::Value(number)) => {
             let sentence = format!("principal is {number}: it is 0 or 1");
             Err(SchemaFileError::new(sentence))
         }
-        Ok(Said::Nothing) => Ok(Said::Nothing),
-        Ok(Said::Empty) => Ok(Said::Empty),
+        Ok(FileValue::Nothing) => Ok(FileValue::Nothing),
+        Ok(FileValue::Empty) => Ok(FileValue::Empty),
         Err(_) => find::<bool>(said, PRINCIPAL),
     }
 }
 
 /// What is said under the first of several names under which anything is.
-fn find<T: DeserializeOwned>(said: &Words, names: &[&str]) -> Result<Said<T>, SchemaFileError> {
-    let mut found = Said::Nothing;
+fn find<T: DeserializeOwned>(
+    said: &Words,
+    names: &[&str],
+) -> Result<FileValue<T>, SchemaFileError> {
+    let mut found = FileValue::Nothing;
     for name in names {
         if let Some(value) = said.get(*name) {
             let here = match value.is_null() {
-                true => Said::Empty,
+                true => FileValue::Empty,
                 false => value_of(name, value)?,
             };
             found = found.or(here);
@@ -332,10 +335,10 @@ fn find<T: DeserializeOwned>(said: &Words, names: &[&str]) -> Result<Said<T>, Sc
 fn value_of<T: DeserializeOwned>(
     name: &str,
     value: &YamlValue,
-) -> Result<Said<T>, SchemaFileError> {
+) -> Result<FileValue<T>, SchemaFileError> {
     let value = serde_norway::from_value(value.clone());
     value
-        .map(Said::Value)
+        .map(FileValue::Value)
         .map_err(|error| SchemaFileError::of(&error).at(name))
 }
 
@@ -404,19 +407,19 @@ tables:
     #[test]
     fn a_schema_of_felis_is_read() {
         let words = read_felis(FELIS, no_other).unwrap();
-        assert_eq!(words.description, Said::Value("a schema".to_owned()));
+        assert_eq!(words.description, FileValue::Value("a schema".to_owned()));
         let [object, empty] = words.tables.as_slice() else {
             panic!("{words:?}");
         };
         assert_eq!(
             object.description,
-            Said::Value("Objects of coadds.".to_owned())
+            FileValue::Value("Objects of coadds.".to_owned())
         );
         assert_eq!(
             (&object.table_index, empty.columns.len()),
-            (&Said::Value(2), 0)
+            (&FileValue::Value(2), 0)
         );
-        let text = |text: &str| Said::Value(text.to_owned());
+        let text = |text: &str| FileValue::Value(text.to_owned());
         let ra = ColumnWords {
             name: "ra".to_owned(),
             description: text("Right ascension"),
@@ -424,14 +427,14 @@ tables:
             ucd: text("pos.eq.ra;meta.main"),
             utype: text("stc:x"),
             xtype: text("x"),
-            principal: Said::Value(true),
-            column_index: Said::Value(30),
+            principal: FileValue::Value(true),
+            column_index: FileValue::Value(30),
         };
         let flux = ColumnWords {
             name: "flux".to_owned(),
             unit: text("nJy"),
-            ucd: Said::Empty,
-            principal: Said::Value(false),
+            ucd: FileValue::Empty,
+            principal: FileValue::Value(false),
             ..ColumnWords::default()
         };
         assert_eq!(object.columns, [ra, flux]);
@@ -459,7 +462,7 @@ tables:
         let columns = &words.tables[0].columns;
         let names: Vec<&str> = columns.iter().map(|it| it.name.as_str()).collect();
         assert_eq!(names, ["own", "brightness", "ra"]);
-        let said = |text: &str| Said::Value(text.to_owned());
+        let said = |text: &str| FileValue::Value(text.to_owned());
         assert_eq!(
             (&columns[1].unit, &columns[1].description),
             (&said("nJy"), &said("mine"))
@@ -496,7 +499,8 @@ tables:
     fn what_is_printed_is_read_again() {
         let mut words = read_felis(FELIS, no_other).unwrap();
         words.unknown.clear();
-        words.tables[0].columns[0].description = Said::Value("yes: \"no\" # é\n- 1 \\".to_owned());
+        words.tables[0].columns[0].description =
+            FileValue::Value("yes: \"no\" # é\n- 1 \\".to_owned());
         for text in [to_yaml(&words).unwrap(), to_json(&words).unwrap()] {
             assert_eq!(read_edit(&text, None).unwrap(), words, "{text}");
         }
@@ -509,7 +513,7 @@ tables:
         let ra = &words.tables[0].columns[0];
         assert_eq!(
             (&ra.unit, &ra.principal),
-            (&Said::Value("deg".to_owned()), &Said::Value(true))
+            (&FileValue::Value("deg".to_owned()), &FileValue::Value(true))
         );
         let one = read_edit(
             "columns: [{name: ra, unit: deg, principal: 1}]",

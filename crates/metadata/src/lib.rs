@@ -15,8 +15,8 @@ mod units;
 
 pub use conversion::conversion;
 pub use description::{
-    ColumnWords, DatabaseWords, Said, TableWords, read_edit, read_edit_toml, read_felis, to_json,
-    to_yaml,
+    ColumnWords, DatabaseWords, FileValue, TableWords, read_edit, read_edit_toml, read_felis,
+    to_json, to_yaml,
 };
 pub use felis::{SchemaFile, SchemaFileError, TableEntry, YamlValue};
 pub use ucd::check_ucd;

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use chance::{Chance, from_environment, resident};
 use meridian_metadata::{
-    DatabaseWords, Said, SchemaFileError, check_ucd, check_unit, conversion, read_edit,
+    DatabaseWords, FileValue, SchemaFileError, check_ucd, check_unit, conversion, read_edit,
     read_edit_toml, read_felis, to_json, to_yaml,
 };
 
@@ -172,10 +172,10 @@ fn mutated(chance: &mut Chance, text: &str) -> String {
 fn read(language: &Language, text: &str) -> Outcome {
     let words = (language.2)(text)?;
     for column in words.tables.iter().flat_map(|table| &table.columns) {
-        if let Said::Value(unit) = &column.unit {
+        if let FileValue::Value(unit) = &column.unit {
             let _ = (check_unit(unit), conversion(unit, "deg"));
         }
-        if let Said::Value(ucd) = &column.ucd {
+        if let FileValue::Value(ucd) = &column.ucd {
             let _ = check_ucd(ucd);
         }
     }

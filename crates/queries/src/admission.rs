@@ -130,7 +130,7 @@ impl QueryAdmission {
     }
 
     async fn wait_for(&self, gate: &Arc<MemoryGate>, bytes: u64) -> Result<(), EngineError> {
-        let mut place = gate.ask(bytes);
+        let mut place = gate.request(bytes);
         *lock(&self.memory) = MemoryState::Waiting(place.ticket());
         let share = match self.longest {
             None => place.admitted().await,

@@ -72,7 +72,7 @@ impl MemoryGate {
     }
 
     /// Joins the queue for a share, which may be there at once.
-    pub(crate) fn ask(self: &Arc<Self>, bytes: u64) -> MemoryPlace {
+    pub(crate) fn request(self: &Arc<Self>, bytes: u64) -> MemoryPlace {
         let (admit, admitted) = oneshot::channel();
         let ticket = {
             let mut state = lock(&self.state);
@@ -171,9 +171,9 @@ mod tests {
     #[test]
     fn who_comes_first_is_admitted_first() {
         let gate = MemoryGate::new(10);
-        let mut first = gate.ask(6);
+        let mut first = gate.request(6);
         let held = share(&mut first).unwrap();
-        let (mut large, mut small) = (gate.ask(5), gate.ask(1));
+        let (mut large, mut small) = (gate.request(5), gate.request(1));
         assert!(share(&mut large).is_none());
         assert!(share(&mut small).is_none(), "it would pass the large one");
         assert_eq!(gate.place(large.ticket()), Some(1));
@@ -188,13 +188,13 @@ mod tests {
     #[test]
     fn who_leaves_makes_room() {
         let gate = MemoryGate::new(10);
-        let held = share(&mut gate.ask(8)).unwrap();
-        let large = gate.ask(9);
-        let mut small = gate.ask(2);
+        let held = share(&mut gate.request(8)).unwrap();
+        let large = gate.request(9);
+        let mut small = gate.request(2);
         drop(large);
         assert!(share(&mut small).is_some());
         // Admitted, and gone before it knew.
-        let unread = gate.ask(1);
+        let unread = gate.request(1);
         drop(unread);
         drop((held, small));
         assert_eq!(lock(&gate.state).taken, 0);
@@ -203,11 +203,11 @@ mod tests {
     #[test]
     fn whoever_is_alone_is_admitted() {
         let gate = MemoryGate::new(10);
-        assert!(share(&mut gate.ask(u64::MAX)).is_some());
+        assert!(share(&mut gate.request(u64::MAX)).is_some());
         let none = MemoryGate::new(0);
-        let held = share(&mut none.ask(7)).unwrap();
+        let held = share(&mut none.request(7)).unwrap();
         drop(held);
-        assert!(share(&mut none.ask(7)).is_some());
+        assert!(share(&mut none.request(7)).is_some());
     }
 
     proptest! {
@@ -218,7 +218,7 @@ mod tests {
             let (mut waiting, mut held): (Vec<MemoryPlace>, Vec<MemoryShare>) = (vec![], vec![]);
             for (what, bytes, at) in steps {
                 match what {
-                    0 | 1 => waiting.push(gate.ask(bytes)),
+                    0 | 1 => waiting.push(gate.request(bytes)),
                     2 if at < waiting.len() => drop(waiting.remove(at)),
                     3 if at < held.len() => drop(held.remove(at)),
                     _ => {}

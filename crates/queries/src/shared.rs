@@ -97,12 +97,12 @@ pub(crate) struct SharedQueries {
     lease: Mutex<Arc<Lease>>,
     /// Held by whoever changes what is known here of queries that others change, too. It is waited for in
     /// [`SharedDatabase::run`] alone.
-    pub known: tokio::sync::Mutex<Known>,
+    pub known: tokio::sync::Mutex<ListPosition>,
 }
 
 /// Up to where the list is known.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct ListPosition {
     /// All changes up to this one.
     changes: i64,
     /// When the database was last asked, by [`since_boot`].
@@ -330,7 +330,10 @@ pub(crate) async fn insert(
 }
 
 /// What has changed since the last look.
-pub(crate) async fn changes(pool: &PgPool, known: &mut Known) -> Result<Changes, sqlx::Error> {
+pub(crate) async fn changes(
+    pool: &PgPool,
+    known: &mut ListPosition,
+) -> Result<Changes, sqlx::Error> {
     let asked = since_boot();
     let is_all = known.changes == 0 || asked.saturating_sub(known.asked) > FORGETFUL;
     let since = if is_all { 0 } else { known.changes };
@@ -349,7 +352,7 @@ pub(crate) async fn changes(pool: &PgPool, known: &mut Known) -> Result<Changes,
             _ => found.removed.push(query.id),
         }
     }
-    *known = Known {
+    *known = ListPosition {
         changes: last.max(known.changes),
         asked,
     };
@@ -412,7 +415,7 @@ async fn copy_from(database: &SharedDatabase, data_dir: &Path) -> Result<(), Que
         let next: i64 = sqlx::query_scalar("SELECT next_number FROM query_settings")
             .fetch_one(&pool)
             .await?;
-        let queries = changes(&pool, &mut Known::default()).await?.queries;
+        let queries = changes(&pool, &mut ListPosition::default()).await?.queries;
         Ok(Some((queries, next as u64)))
     };
     // No server has ever opened it.

@@ -40,8 +40,8 @@ impl QueryService {
             return Ok(());
         };
         let (service, asked) = (Arc::clone(self), since_boot());
-        let learn = move |pool: PgPool| async move { service.learn(&pool, asked).await };
-        Ok(shared.database.run(learn).await?)
+        let update = move |pool: PgPool| async move { service.load_changes(&pool, asked).await };
+        Ok(shared.database.run(update).await?)
     }
 
     /// The same where the caller's thread may wait.
@@ -53,11 +53,11 @@ impl QueryService {
             return Ok(());
         };
         let (service, asked) = (Arc::clone(self), since_boot());
-        let learn = move |pool: PgPool| async move { service.learn(&pool, asked).await };
-        Ok(shared.database.block(learn)?)
+        let update = move |pool: PgPool| async move { service.load_changes(&pool, asked).await };
+        Ok(shared.database.block(update)?)
     }
 
-    async fn learn(&self, pool: &PgPool, asked: Duration) -> Result<(), sqlx::Error> {
+    async fn load_changes(&self, pool: &PgPool, asked: Duration) -> Result<(), sqlx::Error> {
         let Some(shared) = self.registry.shared() else {
             return Ok(());
         };

@@ -227,7 +227,7 @@ fn one_piece_runs(core: &mut LaneScheduler, now: Duration) -> Grant {
         chunks: vec![0, 1, 2],
         bytes_per_piece: 1,
     });
-    core.ask(phase, now);
+    core.request(phase, now);
     core.start_pieces(now)[0]
 }
 
@@ -242,7 +242,7 @@ fn a_piece_knows_who_else_wants_its_chunk() {
             chunks: chunks.to_vec(),
             bytes_per_piece: 1,
         });
-        core.ask(phase, Duration::ZERO);
+        core.request(phase, Duration::ZERO);
         phase
     };
     // Three of the fast lane, of which the last has another chunk, and one of a slower lane.
@@ -291,7 +291,7 @@ fn a_large_chunk_is_read_piece_by_piece() {
                 chunks: vec![5, 5, 5, 6],
                 bytes_per_piece: 1,
             });
-            (0..4).for_each(|_| core.ask(phase, now));
+            (0..4).for_each(|_| core.request(phase, now));
             phase
         })
         .collect();
@@ -442,12 +442,12 @@ fn pieces_that_pause_again_and_again_starve_none_that_has_not_started() {
         let (pausing, other) = (enroll(&mut core, 1, class), enroll(&mut core, 2, class));
         let mut turns = Vec::new();
         for _ in 0..2 {
-            core.ask(pausing, Duration::ZERO);
+            core.request(pausing, Duration::ZERO);
             turns.push(core.start_pieces(Duration::ZERO)[0].turn);
             core.pause(turns[turns.len() - 1], Duration::ZERO);
         }
-        core.ask_resume(turns[0], Duration::ZERO);
-        core.ask(other, Duration::ZERO);
+        core.request_resume(turns[0], Duration::ZERO);
+        core.request(other, Duration::ZERO);
         let mut resumes = 0;
         loop {
             let grant = core.start_pieces(Duration::ZERO)[0];
@@ -462,7 +462,7 @@ fn pieces_that_pause_again_and_again_starve_none_that_has_not_started() {
             } else {
                 turns[0]
             };
-            core.ask_resume(paused, Duration::ZERO);
+            core.request_resume(paused, Duration::ZERO);
             core.pause(grant.turn, Duration::ZERO);
         }
     }
@@ -487,7 +487,7 @@ fn a_million_pieces_take_little_memory_and_work() {
         .collect();
     let mut now = Duration::ZERO;
     for phase in &phases {
-        (0..2).for_each(|_| core.ask(*phase, now));
+        (0..2).for_each(|_| core.request(*phase, now));
     }
     assert!(core.cost().bytes <= 16 << 20, "{:?}", core.cost());
     let mut running = std::collections::VecDeque::new();
@@ -499,7 +499,7 @@ fn a_million_pieces_take_little_memory_and_work() {
         // The youngest of a few, so that pieces end out of order.
         let grant = running.remove(events % 3).unwrap();
         core.finish(grant.turn, PieceOutcome::Done, now);
-        core.ask(grant.phase, now);
+        core.request(grant.phase, now);
         events += 1;
     }
     let cost = core.cost();

@@ -12,10 +12,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 /// What is sent for one request, and whether the connection stays open behind it.
-type Answer = (&'static str, bool);
+type Response = (&'static str, bool);
 
-/// A server that gives these answers, one a connection, the last one ever again; gives its address and the requests that it got.
-async fn server(answers: &'static [Answer]) -> (Address, Arc<Mutex<Vec<String>>>) {
+/// A server that gives these responses, one a connection, the last one ever again; gives its address and the requests that it got.
+async fn server(responses: &'static [Response]) -> (Address, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!(
         "http://{}/file.csv?key=sesame",
@@ -27,7 +27,7 @@ async fn server(answers: &'static [Answer]) -> (Address, Arc<Mutex<Vec<String>>>
         let mut held: Vec<TcpStream> = Vec::new();
         for number in 0.. {
             let (mut stream, _) = listener.accept().await.unwrap();
-            let (answer, stays) = answers[number.min(answers.len() - 1)];
+            let (answer, stays) = responses[number.min(responses.len() - 1)];
             let mut request = Vec::new();
             while !request.ends_with(b"\r\n\r\n") {
                 request.push(stream.read_u8().await.unwrap());
@@ -70,11 +70,11 @@ async fn download_within(address: &Address, read: Duration) -> Result<String, Re
     Ok(String::from_utf8(got).unwrap())
 }
 
-const HALF: Answer = (
+const HALF: Response = (
     "HTTP/1.1 200 OK\r\nETag: \"1\"\r\nContent-Length: 6\r\n\r\nabc",
     false,
 );
-const REST: Answer = (
+const REST: Response = (
     "HTTP/1.1 206 Partial\r\nETag: \"1\"\r\nContent-Range: bytes 3-5/6\r\nContent-Length: 3\r\n\r\ndef",
     false,
 );
@@ -85,11 +85,11 @@ async fn what_breaks_off_or_stalls_is_read_on() {
     assert_eq!(download(&address).await.unwrap(), "abcdef");
     let second = asked.lock().unwrap()[1].clone();
     assert!(second.contains("range: bytes=3-") && second.contains("if-range: \"1\""));
-    let stalls: &'static [Answer] = &[(HALF.0, true), REST];
+    let stalls: &'static [Response] = &[(HALF.0, true), REST];
     let stalled = download_within(&server(stalls).await.0, Duration::from_secs(3)).await;
     assert_eq!(stalled.unwrap(), "abcdef");
     // One that knows of no ranges.
-    let whole: &'static [Answer] = &[
+    let whole: &'static [Response] = &[
         HALF,
         (
             "HTTP/1.1 200 OK\r\nETag: \"1\"\r\nContent-Length: 6\r\n\r\nabcdef",
@@ -97,7 +97,7 @@ async fn what_breaks_off_or_stalls_is_read_on() {
         ),
     ];
     assert_eq!(download(&server(whole).await.0).await.unwrap(), "abcdef");
-    let pieces: &'static [Answer] = &[(
+    let pieces: &'static [Response] = &[(
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n",
         false,
     )];
@@ -106,7 +106,7 @@ async fn what_breaks_off_or_stalls_is_read_on() {
 
 #[tokio::test]
 async fn what_cannot_be_trusted_is_an_error() {
-    let cases: [(&'static [Answer], &str); 9] = [
+    let cases: [(&'static [Response], &str); 9] = [
         (
             &[
                 HALF,
@@ -169,12 +169,12 @@ async fn what_cannot_be_trusted_is_an_error() {
         ),
         (&[("no HTTP at all\r\n\r\n", true)], "cannot be reached"),
     ];
-    for (answers, sentence) in cases {
-        let error = download(&server(answers).await.0)
+    for (responses, sentence) in cases {
+        let error = download(&server(responses).await.0)
             .await
             .unwrap_err()
             .to_string();
-        assert!(error.contains(sentence), "{answers:?}: {error}");
+        assert!(error.contains(sentence), "{responses:?}: {error}");
         assert!(!error.contains("sesame"), "{error}");
     }
 }
@@ -186,7 +186,7 @@ async fn a_server_that_never_answers_is_given_up() {
     let error = download_within(&address, short).await.unwrap_err();
     assert!(error.to_string().contains("no answer in 300ms"), "{error}");
     assert_eq!(asked.lock().unwrap().len(), 3);
-    let trickles: &'static [Answer] = &[(HALF.0, true), ("", true)];
+    let trickles: &'static [Response] = &[(HALF.0, true), ("", true)];
     let error = download_within(&server(trickles).await.0, short)
         .await
         .unwrap_err();
@@ -202,7 +202,7 @@ async fn a_server_that_never_answers_is_given_up() {
 
 #[tokio::test]
 async fn ranges_are_those_of_the_file_that_was_looked_at() {
-    let cases: [(&'static [Answer], &str); 5] = [
+    let cases: [(&'static [Response], &str); 5] = [
         (
             &[("HTTP/1.1 412 x\r\nContent-Length: 0\r\n\r\n", false)],
             "was changed",
@@ -233,9 +233,9 @@ async fn ranges_are_those_of_the_file_that_was_looked_at() {
             "longer than it says",
         ),
     ];
-    for (answers, sentence) in cases {
+    for (responses, sentence) in cases {
         let file = ObjectFile {
-            address: server(answers).await.0,
+            address: server(responses).await.0,
             bytes: 6,
             etag: "\"1\"".to_owned(),
         };
@@ -244,10 +244,10 @@ async fn ranges_are_those_of_the_file_that_was_looked_at() {
             .await
             .unwrap_err()
             .to_string();
-        assert!(error.contains(sentence), "{answers:?}: {error}");
+        assert!(error.contains(sentence), "{responses:?}: {error}");
     }
     // Less than was asked for is not all of it.
-    let short: &'static [Answer] = &[
+    let short: &'static [Response] = &[
         (
             "HTTP/1.1 206 x\r\nETag: \"1\"\r\nContent-Range: bytes 1-2/6\r\nContent-Length: 2\r\n\r\nbc",
             false,

@@ -79,7 +79,7 @@ fn as_seconds<S: serde::Serializer>(took: &Duration, serializer: S) -> Result<S:
 
 /// A line: what has happened, and when that was known.
 #[derive(Serialize)]
-struct Line<'a> {
+struct AuditRecord<'a> {
     time: String,
     #[serde(flatten)]
     entry: &'a AuditEntry<'a>,
@@ -128,7 +128,7 @@ impl AuditLog {
             text: text.as_deref(),
             ..*entry
         };
-        let line = Line {
+        let line = AuditRecord {
             time: now(),
             entry: &entry,
         };

@@ -86,13 +86,13 @@ const CHEAP: [&[u8]; 13] = [
 ];
 
 /// What a client says in a conversation: packets that go together, and whether they are the last.
-struct Said {
+struct ClientPackets {
     bytes: Vec<u8>,
     packets: usize,
     last: bool,
 }
 
-impl Said {
+impl ClientPackets {
     fn nothing() -> Self {
         Self {
             bytes: vec![],
@@ -129,8 +129,8 @@ fn introduction(chance: &mut Chance) -> Vec<u8> {
 }
 
 /// The first words of a client that is not let in, as far as they go.
-fn strange_beginning(chance: &mut Chance) -> Said {
-    let mut said = Said::nothing();
+fn strange_beginning(chance: &mut Chance) -> ClientPackets {
+    let mut said = ClientPackets::nothing();
     let usual = introduction(chance);
     match chance.below(6) {
         0 => said.packet(&chance.bytes(200), 1),
@@ -196,19 +196,19 @@ fn command(chance: &mut Chance) -> Vec<u8> {
 }
 
 /// The first words of a client, which mostly is let in.
-fn beginning(chance: &mut Chance) -> Said {
+fn beginning(chance: &mut Chance) -> ClientPackets {
     if chance.one_in(10) {
         return strange_beginning(chance);
     }
-    let mut said = Said::nothing();
+    let mut said = ClientPackets::nothing();
     said.packet(&introduction(chance), 1);
     said.packet(b"\x16SELECT ?, ?", 0);
     said
 }
 
 /// Some commands; among them there may be one that ends the conversation.
-fn commands(chance: &mut Chance) -> Said {
-    let mut said = Said::nothing();
+fn commands(chance: &mut Chance) -> ClientPackets {
+    let mut said = ClientPackets::nothing();
     for _ in 0..=chance.below(40) {
         match chance.below(4000) {
             0 => said.packet(&command(chance), chance.byte()),
@@ -280,7 +280,7 @@ async fn converse(address: SocketAddr, seed: u64) -> usize {
         let _ = heard.await;
         return 0;
     }
-    let mut farewell = Said::nothing();
+    let mut farewell = ClientPackets::nothing();
     farewell.packet(&[PING], 0);
     farewell.packet(&[QUIT], 0);
     // There may be nobody there any more.
@@ -314,7 +314,7 @@ impl Witness {
     async fn connect(address: SocketAddr) -> Self {
         let mut witness = Self(TcpStream::connect(address).await.unwrap());
         assert_eq!(witness.packet().await[0], 10);
-        let mut said = Said::nothing();
+        let mut said = ClientPackets::nothing();
         // Protocol 4.1 and nothing else.
         let mut introduction = 0x8200_u32.to_le_bytes().to_vec();
         introduction.extend_from_slice(&[0; 28]);
@@ -336,7 +336,7 @@ impl Witness {
 
     /// The last column of the only row.
     async fn execute(&mut self, statement: &str) -> String {
-        let mut said = Said::nothing();
+        let mut said = ClientPackets::nothing();
         said.packet(format!("\x03{statement}").as_bytes(), 0);
         self.0.write_all(&said.bytes).await.unwrap();
         let columns = self.packet().await[0];

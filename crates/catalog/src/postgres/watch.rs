@@ -34,11 +34,11 @@ const STATE: &str = "SELECT counter, \
 /// What is known of the number.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    known: Mutex<Known>,
+    known: Mutex<ConfirmedState>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct ConfirmedState {
     /// Whether somebody listens, or is about to.
     is_watched: bool,
     /// `None` while nobody listens.
@@ -48,7 +48,7 @@ struct Known {
 }
 
 impl Watch {
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+    fn known(&self) -> std::sync::MutexGuard<'_, ConfirmedState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -110,7 +110,7 @@ async fn watch(shared: Weak<Shared>) {
         let listening = listen(&alive).await;
         drop(alive);
         let ended = match listening {
-            Ok(listener) => hear(&shared, listener).await,
+            Ok(listener) => follow(&shared, listener).await,
             Err(error) => Err(error),
         };
         if let (Err(error), Some(alive)) = (&ended, shared.upgrade()) {
@@ -140,7 +140,7 @@ async fn listen(shared: &Shared) -> Result<PgListener, CatalogError> {
 }
 
 /// Notes what is heard, and asks the database now and then, until it does not answer or the last handle is gone.
-async fn hear(shared: &Weak<Shared>, mut listener: PgListener) -> Result<(), CatalogError> {
+async fn follow(shared: &Weak<Shared>, mut listener: PgListener) -> Result<(), CatalogError> {
     let heard = Weak::clone(shared);
     let mut hearing = Box::pin(async move {
         // No notification means that the connection was lost.

@@ -79,7 +79,7 @@ impl Leadership {
 
     /// Notes which epoch a worker follows. The archive may have had other front ends before, whose epochs were counted elsewhere: workers that run
     /// since then follow no lower one.
-    pub fn hear(&self, epoch: u64) {
+    pub fn note_epoch(&self, epoch: u64) {
         let mut state = lock(&self.state);
         if epoch > HIGHEST || epoch <= state.heard {
             return;
@@ -136,12 +136,12 @@ mod tests {
     fn one_that_is_alone_leads_in_an_epoch_that_workers_follow() {
         let leadership = Leadership::alone();
         assert_eq!(leadership.epoch(), Some(0));
-        leadership.hear(0);
+        leadership.note_epoch(0);
         assert_eq!(leadership.epoch(), Some(0));
-        leadership.hear(5);
+        leadership.note_epoch(5);
         assert_eq!(leadership.epoch(), Some(6));
         for known in [3, 5, 6, u64::MAX] {
-            leadership.hear(known);
+            leadership.note_epoch(known);
             assert_eq!(leadership.epoch(), Some(6));
         }
     }

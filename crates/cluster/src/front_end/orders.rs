@@ -15,7 +15,7 @@ use crate::messages::PartFiles;
 /// What each worker was told to hold, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
-    workers: HashMap<String, Told>,
+    workers: HashMap<String, SentAssignment>,
     /// The number that was given last.
     version: u64,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Order {
 
 /// What a worker was told to hold.
 #[derive(Debug)]
-struct Told {
+struct SentAssignment {
     /// The number of the assignment.
     version: u64,
     /// That of the first one, as long as none was acknowledged.
@@ -83,7 +83,8 @@ impl Orders {
 
     /// The files that each worker keeps if it holds them, by its name.
     pub fn sure(&self) -> HashMap<String, Arc<Holdings>> {
-        let sure = |(name, told): (&String, &Told)| (name.clone(), Arc::clone(&told.sure));
+        let sure =
+            |(name, told): (&String, &SentAssignment)| (name.clone(), Arc::clone(&told.sure));
         self.workers.iter().map(sure).collect()
     }
 
@@ -96,7 +97,7 @@ impl Orders {
             }
             self.version += 1;
             let sure = known.map(|known| common(&known.sure, holdings));
-            let told = Told {
+            let told = SentAssignment {
                 version: self.version,
                 first: known.map_or(Some(self.version), |known| known.first),
                 files: Arc::new(part_files(holdings)),

@@ -24,7 +24,7 @@ const RETRY: Duration = Duration::from_millis(200);
 
 /// Who asks.
 #[derive(Debug, Deserialize)]
-pub(super) struct Asker {
+pub(super) struct RepairParameters {
     /// Whether another front end does, which does not lead.
     #[serde(default)]
     passed_on: bool,
@@ -33,9 +33,9 @@ pub(super) struct Asker {
 /// Takes workers that are silent for lost, and gives the leader's status.
 pub(super) async fn begin(
     State(front_end): State<Arc<FrontEnd>>,
-    Query(asker): Query<Asker>,
+    Query(parameters): Query<RepairParameters>,
 ) -> Result<Response<Body>, ClientError> {
-    let status = front_end.status_of_leader("/repair", &Method::POST, &asker, || {
+    let status = front_end.status_of_leader("/repair", &Method::POST, &parameters, || {
         front_end.give_up_silent();
     });
     Ok(json(&status.await?))
@@ -44,18 +44,18 @@ pub(super) async fn begin(
 /// Looks at once what is to be moved, and gives the leader's status.
 pub(super) async fn begin_moves(
     State(front_end): State<Arc<FrontEnd>>,
-    Query(asker): Query<Asker>,
+    Query(parameters): Query<RepairParameters>,
 ) -> Result<Response<Body>, ClientError> {
-    let status = front_end.status_of_leader("/rebalance", &Method::POST, &asker, || {});
+    let status = front_end.status_of_leader("/rebalance", &Method::POST, &parameters, || {});
     Ok(json(&status.await?))
 }
 
 /// Gives the leader's status.
 pub(super) async fn status(
     State(front_end): State<Arc<FrontEnd>>,
-    Query(asker): Query<Asker>,
+    Query(parameters): Query<RepairParameters>,
 ) -> Result<Response<Body>, ClientError> {
-    let status = front_end.status_of_leader("/repair", &Method::GET, &asker, || {});
+    let status = front_end.status_of_leader("/repair", &Method::GET, &parameters, || {});
     Ok(json(&status.await?))
 }
 
@@ -86,7 +86,7 @@ impl FrontEnd {
         &self,
         path: &str,
         method: &Method,
-        asker: &Asker,
+        parameters: &RepairParameters,
         change: impl FnOnce(),
     ) -> Result<ClusterStatus, ClientError> {
         let settled = async {
@@ -109,7 +109,7 @@ impl FrontEnd {
         let front_ends = self.several.as_ref().map(|it| it.front_ends());
         let mut front_ends = front_ends.unwrap_or_default().into_iter();
         let leader = match front_ends.find(|it| it.leads) {
-            Some(leader) if !asker.passed_on => leader.address,
+            Some(leader) if !parameters.passed_on => leader.address,
             _ => return Err(no_leader()),
         };
         let path = format!("{path}?passed_on=true");

@@ -81,7 +81,7 @@ async fn report(
     let report: MemberReport = serde_json::from_slice(&body)
         .map_err(|error| bad(format!("the report cannot be read: {error}")))?;
     check(&front_end, &name, &report)?;
-    front_end.leadership.hear(report.epoch);
+    front_end.leadership.note_epoch(report.epoch);
     let follows = (report.epoch, report.assignment);
     let (known_holdings, has_changed) = front_end.members.report(&name, report);
     if has_changed {
@@ -153,7 +153,7 @@ async fn manifest(
 
 /// Who asks for a file to hold it.
 #[derive(Debug, Deserialize)]
-struct Asker {
+struct FileParameters {
     /// The worker that asks, which may be sent to another one: so workers get files from each other.
     holder: Option<String>,
     /// The worker that is asked first for a file that is not here, by its number among the holders.
@@ -164,18 +164,18 @@ struct Asker {
 async fn file(
     State(front_end): State<Arc<FrontEnd>>,
     Path((part, chunk)): Path<(i64, i32)>,
-    Query(asker): Query<Asker>,
+    Query(parameters): Query<FileParameters>,
     request: Request,
 ) -> Result<Response<Body>, ClientError> {
     let known = front_end.known_part(part).await?;
-    if let Some(asker) = &asker.holder
-        && let Some(address) = front_end.other_holder(asker, &known, ChunkId(chunk))
+    if let Some(holder) = &parameters.holder
+        && let Some(address) = front_end.other_holder(holder, &known, ChunkId(chunk))
     {
         let location = format!("http://{address}{}", chunk_path(part, chunk));
         return Ok((StatusCode::TEMPORARY_REDIRECT, [(LOCATION, location)]).into_response());
     }
     front_end
-        .give_file(&known, ChunkId(chunk), asker.place, request)
+        .give_file(&known, ChunkId(chunk), parameters.place, request)
         .await
 }
 

@@ -42,14 +42,14 @@ pub(super) async fn begin(
         }
     }
     front_end.expect_tables(&request.tables).await?;
-    let asked = front_end.ask_all(members, &Method::POST, Some(&request.tables));
+    let asked = front_end.request_all(members, &Method::POST, Some(&request.tables));
     Ok(json(&asked.await))
 }
 
 /// How far workers are.
 pub(super) async fn status(State(front_end): State<Arc<FrontEnd>>) -> Response<Body> {
     let members = front_end.members.all();
-    json(&front_end.ask_all(members, &Method::GET, None).await)
+    json(&front_end.request_all(members, &Method::GET, None).await)
 }
 
 impl FrontEnd {
@@ -71,14 +71,14 @@ impl FrontEnd {
         }
     }
 
-    async fn ask_all(
+    async fn request_all(
         &self,
         members: BTreeMap<String, Member>,
         method: &Method,
         tables: Option<&TableSelection>,
     ) -> ScrubStatus {
         let asked = members.into_iter().map(|(name, member)| async move {
-            let scrub = self.ask_one(&member, method.clone(), tables).await;
+            let scrub = self.request_one(&member, method.clone(), tables).await;
             (name, scrub)
         });
         let mut status = ScrubStatus::default();
@@ -93,7 +93,7 @@ impl FrontEnd {
         status
     }
 
-    async fn ask_one(
+    async fn request_one(
         &self,
         member: &Member,
         method: Method,

@@ -67,7 +67,7 @@ impl Settings {
     /// The settings cannot be written.
     pub fn join(&mut self, archive: &str, draining: HashSet<String>) -> Result<(), ClusterError> {
         archive.clone_into(&mut self.archive);
-        self.learn(draining);
+        self.set_draining(draining);
         self.write_down()
     }
 
@@ -99,7 +99,7 @@ impl Settings {
     }
 
     /// Takes over what drains as all front ends of the directory know it.
-    pub fn learn(&self, draining: HashSet<String>) {
+    pub fn set_draining(&self, draining: HashSet<String>) {
         *lock(&self.draining) = draining;
     }
 
@@ -183,7 +183,7 @@ mod tests {
         let second = Settings::open(dir.path()).unwrap();
         assert_eq!(second.archive(), first.archive());
         assert_eq!(second.draining(), HashSet::from(["w2".to_owned()]));
-        second.learn(HashSet::from(["w3".to_owned()]));
+        second.set_draining(HashSet::from(["w3".to_owned()]));
         second.write_down().unwrap();
         let third = Settings::open(dir.path()).unwrap();
         assert_eq!(third.draining(), HashSet::from(["w3".to_owned()]));

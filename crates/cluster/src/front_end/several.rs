@@ -12,7 +12,7 @@ use tracing::{info, warn};
 use super::members::SILENT_AFTER;
 use super::routes::ClientError;
 use super::settings::Settings;
-use super::shared::{Heard, Identity, KnownFrontEnd, SharedCluster, Wish};
+use super::shared::{Identity, KnownFrontEnd, LeaseRequest, SharedCluster, SharedState};
 use super::{FrontEnd, lock};
 use crate::ClusterError;
 use crate::messages::FrontEndStatus;
@@ -29,12 +29,12 @@ const NOTICE: Duration = Duration::from_millis(500);
 pub(super) struct Several {
     shared: SharedCluster,
     process: u64,
-    known: Mutex<Known>,
+    known: Mutex<LatestState>,
 }
 
 /// What was learned last.
 #[derive(Debug, Default)]
-struct Known {
+struct LatestState {
     front_ends: Vec<KnownFrontEnd>,
     leader: Option<u64>,
     /// Whether this front end was told another number of replicas than the leader.
@@ -56,8 +56,8 @@ impl Several {
         let process = me.process;
         let shared =
             SharedCluster::open(database, me, settings.archive(), settings.draining()).await?;
-        let heard = shared.beat(Wish::None, 0).await?;
-        settings.join(shared.archive(), heard.draining)?;
+        let state = shared.beat(LeaseRequest::None, 0).await?;
+        settings.join(shared.archive(), state.draining)?;
         Ok(Self {
             shared,
             process,
@@ -116,27 +116,27 @@ impl FrontEnd {
         let changes = lock(&several.known).changes;
         // One that no worker reaches leaves it to others.
         let may_lead = self.has_settled() && !self.members.live().is_empty();
-        let wish = match (may_lead, before) {
-            (false, _) => Wish::None,
-            (true, Some(epoch)) => Wish::Keep(epoch),
-            (true, None) => Wish::Take,
+        let lease = match (may_lead, before) {
+            (false, _) => LeaseRequest::None,
+            (true, Some(epoch)) => LeaseRequest::Keep(epoch),
+            (true, None) => LeaseRequest::Take,
         };
-        if wish == Wish::None {
+        if lease == LeaseRequest::None {
             // Before the lease is another one's.
             self.leadership.lose();
         }
-        let heard = several.shared.beat(wish, self.leadership.heard()).await?;
-        match heard.epoch {
+        let state = several.shared.beat(lease, self.leadership.heard()).await?;
+        match state.epoch {
             Some(epoch) => self.leadership.hold(epoch, asked),
             None => self.leadership.lose(),
         }
-        self.learn(several, heard, before, changes);
+        self.apply(several, state, before, changes);
         Ok(())
     }
 
     /// Takes over what was said to other front ends.
-    fn learn(&self, several: &Several, heard: Heard, before: Option<u64>, changes: u64) {
-        for worker in &heard.removed {
+    fn apply(&self, several: &Several, state: SharedState, before: Option<u64>, changes: u64) {
+        for worker in &state.removed {
             let members = self.members.all();
             match members.get(worker) {
                 Some(member) if member.is_live(Instant::now()) => {
@@ -150,14 +150,14 @@ impl FrontEnd {
                 }
             }
         }
-        let has_changed = self.settings.draining() != heard.draining || !heard.removed.is_empty();
+        let has_changed = self.settings.draining() != state.draining || !state.removed.is_empty();
         {
             let known = lock(&several.known);
             if known.changes == changes {
-                self.settings.learn(heard.draining);
+                self.settings.set_draining(state.draining);
             }
         }
-        if let Some(epoch) = heard.epoch {
+        if let Some(epoch) = state.epoch {
             if has_changed || before != Some(epoch) {
                 self.write_down();
             }
@@ -170,8 +170,8 @@ impl FrontEnd {
         } else if let Some(epoch) = before {
             info!(epoch, "another front end decides what workers hold");
         }
-        self.note(several, heard.front_ends, heard.leader);
-        if has_changed || heard.epoch != before {
+        self.note(several, state.front_ends, state.leader);
+        if has_changed || state.epoch != before {
             self.changed.notify_one();
         }
     }
@@ -188,7 +188,7 @@ impl FrontEnd {
                 "the front end that leads was told another number of replicas, which counts: give all front ends the same --replicas"
             );
         }
-        *known = Known {
+        *known = LatestState {
             front_ends,
             leader,
             disagrees,
@@ -264,7 +264,7 @@ impl FrontEnd {
         {
             let mut known = lock(&several.known);
             known.changes += 1;
-            self.settings.learn(draining);
+            self.settings.set_draining(draining);
         }
         self.write_down();
     }

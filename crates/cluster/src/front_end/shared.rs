@@ -45,7 +45,7 @@ pub(super) struct KnownFrontEnd {
 
 /// What a front end wants of the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum LeaseRequest {
     /// To go on leading in an epoch.
     Keep(u64),
     /// To lead, if no other one does.
@@ -56,7 +56,7 @@ pub(super) enum Wish {
 
 /// What a front end learns each time.
 #[derive(Debug)]
-pub(super) struct Heard {
+pub(super) struct SharedState {
     /// The epoch in which it leads.
     pub epoch: Option<u64>,
     /// The process of the front end that leads, if one does.
@@ -150,12 +150,12 @@ impl SharedCluster {
     ///
     /// # Errors
     /// The database cannot be reached.
-    pub async fn beat(&self, wish: Wish, heard: u64) -> Result<Heard, ClusterError> {
+    pub async fn beat(&self, lease: LeaseRequest, heard: u64) -> Result<SharedState, ClusterError> {
         let mut last_removal = self.last_removal.lock().await;
         let (me, since) = (self.me.clone(), *last_removal);
         let beat = move |pool: PgPool| async move {
             register(&pool, &me).await?;
-            let epoch = lead(&pool, &me, wish, heard).await?;
+            let epoch = lead(&pool, &me, lease, heard).await?;
             // What drains is read by whoever leads already: the next leader knows all that was said to this one.
             let draining = draining(&pool).await?;
             let removed: Vec<(i64, String)> = sqlx::query_as(
@@ -169,7 +169,7 @@ impl SharedCluster {
             )
             .fetch_optional(&pool)
             .await?;
-            let found = Heard {
+            let found = SharedState {
                 epoch,
                 leader: leader.map(|it| it as u64),
                 draining,
@@ -367,12 +367,12 @@ async fn register(pool: &PgPool, me: &Identity) -> Result<(), sqlx::Error> {
 async fn lead(
     pool: &PgPool,
     me: &Identity,
-    wish: Wish,
+    lease: LeaseRequest,
     heard: u64,
 ) -> Result<Option<u64>, sqlx::Error> {
     let (process, heard) = (me.process as i64, heard as i64);
-    let epoch: Option<i64> = match wish {
-        Wish::Keep(epoch) => {
+    let epoch: Option<i64> = match lease {
+        LeaseRequest::Keep(epoch) => {
             sqlx::query_scalar(
                 "UPDATE cluster_settings SET expires_at = now() + make_interval(secs => $4), \
                  epoch = CASE WHEN $3 > epoch THEN $3 + 1 ELSE epoch END \
@@ -385,7 +385,7 @@ async fn lead(
             .fetch_optional(pool)
             .await?
         }
-        Wish::Take => {
+        LeaseRequest::Take => {
             sqlx::query_scalar(
                 "UPDATE cluster_settings SET leader = $1, epoch = greatest(epoch, $2) + 1, \
                  expires_at = now() + make_interval(secs => $3) \
@@ -397,7 +397,7 @@ async fn lead(
             .fetch_optional(pool)
             .await?
         }
-        Wish::None => {
+        LeaseRequest::None => {
             sqlx::query("UPDATE cluster_settings SET leader = NULL WHERE id = 1 AND leader = $1")
                 .bind(process)
                 .execute(pool)

@@ -251,7 +251,7 @@ impl HeldFiles {
                 None => {}
             }
         }
-        let bytes = self.ask_front_end(&manifest_path(part.0)).await?;
+        let bytes = self.request_from_front_end(&manifest_path(part.0)).await?;
         let manifest = PartManifest::decode(&bytes, Path::new(MANIFEST_FILE))?;
         if PartKey::new(manifest.part, &bytes) != key {
             let why = format!("part {part} is another one there than was asked for");
@@ -297,7 +297,7 @@ impl HeldFiles {
         Ok(())
     }
 
-    async fn ask_front_end(&self, path: &str) -> Result<Bytes, ClusterError> {
+    async fn request_from_front_end(&self, path: &str) -> Result<Bytes, ClusterError> {
         let mut outcome = Err(failed(&self.data_dir, "there is no front end".to_owned()));
         for front_end in self.front_ends.in_order() {
             let got = self

@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_questions() {
+    fn lists_are_queries() {
         let rows = Rows {
             headings: vec!["Tables_in_sky".to_owned()],
             rows: vec![vec![Some("it's".to_owned())]],

@@ -101,7 +101,7 @@ impl Connection {
     ///
     /// # Errors
     /// No answer, or one that is not whole. The next request then goes over a new connection.
-    pub fn ask(&mut self, request: &[u8]) -> Result<Response<'_>, ExchangeError> {
+    pub fn request(&mut self, request: &[u8]) -> Result<Response<'_>, ExchangeError> {
         match self.exchange(request) {
             Ok((head, body_end)) => {
                 if head.closes {
@@ -299,7 +299,7 @@ mod tests {
         let owned: Vec<Vec<u8>> = pieces.iter().map(|piece| piece.to_vec()).collect();
         let server = TestServer::new(move |_, _| owned.clone());
         let mut connection = Connection::open(&server.authority, PATIENCE)?;
-        let answer = connection.ask(b"GET / HTTP/1.1\r\n\r\n")?;
+        let answer = connection.request(b"GET / HTTP/1.1\r\n\r\n")?;
         Ok((answer.status, answer.body.to_vec()))
     }
 
@@ -376,7 +376,7 @@ mod tests {
         let mut connection = Connection::open(&server.authority, PATIENCE).unwrap();
         for expected in [b"0", b"1", b"2", b"3"] {
             assert_eq!(
-                connection.ask(b"GET / HTTP/1.1\r\n\r\n").unwrap().body,
+                connection.request(b"GET / HTTP/1.1\r\n\r\n").unwrap().body,
                 expected
             );
         }

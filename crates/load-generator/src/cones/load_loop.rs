@@ -58,18 +58,18 @@ impl Run {
     ///
     /// # Errors
     /// Never: a failure is counted.
-    pub fn ask_over(&self, mut connection: Connection) -> Result<Tally, ConesError> {
+    pub fn run_connection(&self, mut connection: Connection) -> Result<Tally, ConesError> {
         let mut tally = Tally::new()?;
         match &self.order {
             Loop::Open { schedule, drain } => {
-                self.ask_when_due(&mut connection, schedule, *drain, &mut tally);
+                self.send_when_due(&mut connection, schedule, *drain, &mut tally);
             }
             Loop::Closed => self.request_in_turn(&mut connection, &mut tally),
         }
         Ok(tally)
     }
 
-    fn ask_when_due(
+    fn send_when_due(
         &self,
         connection: &mut Connection,
         schedule: &Schedule,
@@ -95,7 +95,7 @@ impl Run {
             if was_free && is_counted {
                 tally.sent(sent - due);
             }
-            self.ask(connection, number, &text, due, is_counted, tally);
+            self.send(connection, number, &text, due, is_counted, tally);
         }
     }
 
@@ -109,12 +109,12 @@ impl Run {
             }
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             self.requests.write(number, &mut text);
-            self.ask(connection, number, &text, sent, true, tally);
+            self.send(connection, number, &text, sent, true, tally);
         }
     }
 
     /// One request and its response. `since` is when its latency begins.
-    fn ask(
+    fn send(
         &self,
         connection: &mut Connection,
         number: u64,
@@ -123,7 +123,7 @@ impl Run {
         is_counted: bool,
         tally: &mut Tally,
     ) {
-        let outcome = connection.ask(text.as_bytes());
+        let outcome = connection.request(text.as_bytes());
         let done = self.start.elapsed();
         if outcome.is_ok() {
             tally.came();

@@ -146,7 +146,7 @@ fn measure(arguments: &ConesArguments) -> Result<Value, ConesError> {
         next: AtomicU64::new(0),
         start: Instant::now() + HEAD_START,
     };
-    let (tally, cpu_seconds) = ask(&run, connections)?;
+    let (tally, cpu_seconds) = run_connections(&run, connections)?;
     let elapsed = match run.order {
         // Answers that came after the last request was due were too slow for the rate.
         Loop::Open { .. } => run
@@ -188,11 +188,11 @@ fn order(arguments: &ConesArguments) -> Loop {
 }
 
 /// Asks over all connections at once; gives all counts, and the processor time that this took while it was measured.
-fn ask(run: &Run, connections: Vec<Connection>) -> Result<(Tally, f64), ConesError> {
+fn run_connections(run: &Run, connections: Vec<Connection>) -> Result<(Tally, f64), ConesError> {
     thread::scope(|scope| {
         let threads: Vec<_> = connections
             .into_iter()
-            .map(|connection| scope.spawn(|| run.ask_over(connection)))
+            .map(|connection| scope.spawn(|| run.run_connection(connection)))
             .collect();
         thread::sleep(HEAD_START + run.warm_up);
         let before = processor_seconds();
@@ -382,7 +382,7 @@ mod tests {
     #[test]
     fn the_same_seed_asks_the_same_over_any_number_of_connections() {
         use std::sync::{Arc, Mutex};
-        let ask = |connections: u32, seed: u32| {
+        let run_over = |connections: u32, seed: u32| {
             let asked = Arc::new(Mutex::new(Vec::new()));
             let noted = Arc::clone(&asked);
             let server = TestServer::new(move |_, line| {
@@ -397,10 +397,10 @@ mod tests {
             lines.sort();
             lines
         };
-        let alone = ask(1, 3);
+        let alone = run_over(1, 3);
         assert!(alone.len() > 40);
-        assert_eq!(alone, ask(6, 3));
-        assert_ne!(alone, ask(6, 4));
+        assert_eq!(alone, run_over(6, 3));
+        assert_ne!(alone, run_over(6, 4));
     }
 
     #[test]

@@ -129,12 +129,12 @@ impl Names {
     pub async fn refresh(&mut self, executor: &Executor) -> Result<(), Failure> {
         match executor {
             Executor::Archive(session) => self.refresh_from(session.archive.catalog()).await,
-            Executor::Server(session) => self.ask(session).await,
+            Executor::Server(session) => self.request(session).await,
         }
     }
 
     /// Asks a server for the tables, unless it was asked a moment ago.
-    async fn ask(&mut self, session: &ServerSession) -> Result<(), Failure> {
+    async fn request(&mut self, session: &ServerSession) -> Result<(), Failure> {
         if self.asked.is_some_and(|asked| asked.elapsed() < LASTING) {
             return Ok(());
         }

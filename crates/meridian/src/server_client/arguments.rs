@@ -95,7 +95,7 @@ impl LoginArguments {
 
     fn login(&self, name: Option<String>) -> Result<Login, Failure> {
         let password = match self.password {
-            true => Some(ask(name.as_deref())?),
+            true => Some(read_password(name.as_deref())?),
             false => environment("MERIDIAN_PASSWORD"),
         };
         match (password, environment("MERIDIAN_TOKEN")) {
@@ -117,7 +117,7 @@ fn environment(name: &str) -> Option<String> {
 }
 
 /// Asks for the password of a user.
-fn ask(name: Option<&str>) -> Result<String, Failure> {
+fn read_password(name: Option<&str>) -> Result<String, Failure> {
     if !stdin().is_terminal() {
         let mut text = String::new();
         stdin().take(MOST_READ).read_to_string(&mut text)?;

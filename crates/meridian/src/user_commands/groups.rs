@@ -92,7 +92,7 @@ fn no_group(name: &str) -> UsersError {
 
 /// A group as the list has it.
 #[derive(Serialize)]
-struct Listed<'a> {
+struct GroupRow<'a> {
     name: &'a str,
     created: String,
     members: Vec<&'a str>,
@@ -101,7 +101,7 @@ struct Listed<'a> {
     limits: std::collections::BTreeMap<&'static str, u64>,
 }
 
-impl<'a> Listed<'a> {
+impl<'a> GroupRow<'a> {
     fn of(group: &'a Group) -> Self {
         let limits = group.limits.iter();
         Self {
@@ -120,7 +120,7 @@ fn list(runtime: &Runtime, users: &Users, format: ListFormat) -> Result<(), Fail
     let groups: Vec<&Group> = list.groups().collect();
     match format {
         ListFormat::Json => {
-            let listed: Vec<Listed<'_>> = groups.into_iter().map(Listed::of).collect();
+            let listed: Vec<GroupRow<'_>> = groups.into_iter().map(GroupRow::of).collect();
             tell(&format!("{}\n", serde_json::to_string_pretty(&listed)?))
         }
         ListFormat::Table if groups.is_empty() => tell("there are no groups\n"),

@@ -242,7 +242,7 @@ impl LaneScheduler {
     }
 
     /// A task waits for one piece of the phase.
-    pub fn ask(&mut self, id: PhaseId, now: Duration) {
+    pub fn request(&mut self, id: PhaseId, now: Duration) {
         let Some(phase) = self.phases.get_mut(&id).filter(|phase| !phase.closed) else {
             return;
         };
@@ -338,7 +338,7 @@ impl LaneScheduler {
         }
     }
 
-    /// What free threads start now. Each grant of a new piece satisfies one [`ask`](Self::ask) of its phase.
+    /// What free threads start now. Each grant of a new piece satisfies one [`request`](Self::request) of its phase.
     pub fn start_pieces(&mut self, now: Duration) -> Vec<Grant> {
         self.review(now);
         let mut grants = Vec::new();

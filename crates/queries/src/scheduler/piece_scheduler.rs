@@ -254,7 +254,7 @@ pub struct NextTurn<'a> {
 
 impl NextTurn<'_> {
     /// Asks for a piece at the first poll. It is false if there will be none.
-    fn ask(&mut self, waker: &Waker) -> bool {
+    fn request(&mut self, waker: &Waker) -> bool {
         let id = self.phase.id;
         let ticket = self.phase.scheduler.update(|state, now, _| {
             if state.is_over(id) {
@@ -264,7 +264,7 @@ impl NextTurn<'_> {
             waiters.last_ticket += 1;
             waiters.waiting.insert(waiters.last_ticket, waker.clone());
             let ticket = waiters.last_ticket;
-            state.core.ask(id, now);
+            state.core.request(id, now);
             Some(ticket)
         });
         self.ticket = ticket;
@@ -297,7 +297,7 @@ impl Future for NextTurn<'_> {
     type Output = Option<Turn>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Turn>> {
-        if self.ticket.is_none() && !self.ask(context.waker()) {
+        if self.ticket.is_none() && !self.request(context.waker()) {
             return Poll::Ready(None);
         }
         let Some(ticket) = self.ticket else {
@@ -445,7 +445,7 @@ pub struct ResumedTurn {
 
 impl ResumedTurn {
     /// Whether the piece may go on; none if its phase was cancelled.
-    fn take(&self, ask: bool, waker: &Waker) -> Poll<Option<()>> {
+    fn take(&self, requests: bool, waker: &Waker) -> Poll<Option<()>> {
         let PausedTurn {
             scheduler,
             id,
@@ -456,9 +456,9 @@ impl ResumedTurn {
             if !state.phases.contains_key(phase) {
                 return Poll::Ready(None);
             }
-            if ask {
+            if requests {
                 state.resuming.insert(*id, (*phase, waker.clone()));
-                state.core.ask_resume(*id, now);
+                state.core.request_resume(*id, now);
                 state.start_pieces(now, wakers);
             }
             if state.resumed.remove(id) {
@@ -477,8 +477,8 @@ impl Future for ResumedTurn {
         if self.paused.is_over {
             return Poll::Ready(None);
         }
-        let ask = !std::mem::replace(&mut self.has_asked, true);
-        self.take(ask, context.waker()).map(|may_run| {
+        let requests = !std::mem::replace(&mut self.has_asked, true);
+        self.take(requests, context.waker()).map(|may_run| {
             may_run?;
             self.paused.is_over = true;
             let PausedTurn {

@@ -23,7 +23,7 @@ pub(super) struct Turn {
 
 impl LaneScheduler {
     /// A paused turn wants to go on.
-    pub fn ask_resume(&mut self, id: TurnId, now: Duration) {
+    pub fn request_resume(&mut self, id: TurnId, now: Duration) {
         let ticket = self.new_id();
         let Some(turn) = self
             .turns

@@ -188,7 +188,7 @@ impl Simulation {
                 self.core.pause(turn, self.now);
                 self.schedule(self.now + Duration::from_millis(7), Event::Resume(turn));
             }
-            Event::Resume(turn) => self.core.ask_resume(turn, self.now),
+            Event::Resume(turn) => self.core.request_resume(turn, self.now),
             Event::Leave(index) => self.leave(index),
         }
     }
@@ -211,16 +211,16 @@ impl Simulation {
             is_open: true,
         });
         for _ in 0..self.loads[index].tasks.min(left) {
-            self.ask(index);
+            self.request(index);
         }
     }
 
-    fn ask(&mut self, index: usize) {
+    fn request(&mut self, index: usize) {
         let now = self.now;
         let enrolled = self.enrolled[index].as_mut().unwrap();
         if enrolled.is_open && enrolled.left > enrolled.asked.len() {
             enrolled.asked.push_back(now);
-            self.core.ask(enrolled.phase, now);
+            self.core.request(enrolled.phase, now);
         }
     }
 
@@ -241,7 +241,7 @@ impl Simulation {
         if self.outcomes[index].finished == self.loads[index].chunks.len() {
             self.leave(index);
         }
-        self.ask(index);
+        self.request(index);
     }
 
     fn start(&mut self, grant: Grant) {

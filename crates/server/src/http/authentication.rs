@@ -153,7 +153,7 @@ fn peer_of(request: &Request) -> Peer {
 }
 
 /// What is known of a request before its sender is.
-struct Arrival {
+struct RequestContext {
     list: Arc<UserList>,
     peer: Peer,
     is_clear: bool,
@@ -185,16 +185,16 @@ async fn authenticate(user_routes: Arc<UserRoutes>, mut request: Request) -> Res
     if is_open {
         return serve(&user_routes, &authenticator.nobody(&list), request).await;
     }
-    let arrival = match Arrival::of(list, authenticator, &request) {
-        Ok(arrival) => arrival,
+    let context = match RequestContext::of(list, authenticator, &request) {
+        Ok(context) => context,
         Err(problem) => return problem.into_response(),
     };
     if logs_in(&request) {
-        return arrival.log_in(&user_routes, request).await;
+        return context.log_in(&user_routes, request).await;
     }
     let (method, headers) = (request.method(), request.headers());
-    match arrival.sender(&user_routes, method, headers).await {
-        Ok(sender) => serve_sender(&user_routes, arrival, sender, request).await,
+    match context.sender(&user_routes, method, headers).await {
+        Ok(sender) => serve_sender(&user_routes, context, sender, request).await,
         Err(response) => response,
     }
 }
@@ -204,7 +204,7 @@ fn logs_in(request: &Request) -> bool {
     [LOGIN, "/logout"].contains(&request.uri().path())
 }
 
-impl Arrival {
+impl RequestContext {
     /// # Errors
     /// The request brings a secret where that is not taken.
     fn of(
@@ -294,7 +294,7 @@ impl Arrival {
 /// Serves a request as its sender, within their limits.
 async fn serve_sender(
     user_routes: &UserRoutes,
-    arrival: Arrival,
+    context: RequestContext,
     sender: Sender,
     mut request: Request,
 ) -> Response<Body> {
@@ -327,7 +327,7 @@ async fn serve_sender(
         response.headers_mut().insert(VO_AUTHENTICATED, name);
     } else {
         // Login is optional: this is how to.
-        add_challenges(response.headers_mut(), arrival.cookie);
+        add_challenges(response.headers_mut(), context.cookie);
     }
     if sender.has_session {
         browser_sessions::keep_private(&mut response);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use alerts::{AlertDatabase, AlertSchema};
 use catalog::{Catalog, Change, ColumnChange, DatabaseChange, TableChange, View, fold_name};
-use metadata::{ColumnWords, DatabaseWords, Said, SchemaFileError, TableWords, read_felis};
+use metadata::{ColumnWords, DatabaseWords, FileValue, SchemaFileError, TableWords, read_felis};
 use tracing::warn;
 
 use super::PublicationError;
@@ -114,9 +114,9 @@ fn says_something(said: &ColumnWords) -> bool {
     of_column(said) != ColumnChange::default()
 }
 
-fn change<T: Clone>(said: &Said<T>) -> Change<T> {
+fn change<T: Clone>(said: &FileValue<T>) -> Change<T> {
     match said {
-        Said::Value(value) => Change::Set(value.clone()),
-        Said::Nothing | Said::Empty => Change::Keep,
+        FileValue::Value(value) => Change::Set(value.clone()),
+        FileValue::Nothing | FileValue::Empty => Change::Keep,
     }
 }

@@ -18,7 +18,7 @@ use crate::http::parameters::RequestParameters;
 use crate::http::problem::Problem;
 use crate::publication::PublishedEdition;
 
-type Answer = Result<Response<Body>, AlertProblem>;
+type AlertResponse = Result<Response<Body>, AlertProblem>;
 
 /// Receives an object such as `example`, and does what it asks for.
 async fn change<T: DeserializeOwned>(
@@ -27,7 +27,7 @@ async fn change<T: DeserializeOwned>(
     body: Body,
     example: &str,
     operation: impl FnOnce(T) -> Operation,
-) -> Answer {
+) -> AlertResponse {
     let database = database(state, name, Access::Write).await?;
     let request: T = receive_object(state, body, example).await?;
     let outcome = database.apply(operation(request)).await?;
@@ -44,7 +44,7 @@ pub(super) async fn store(
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
     body: Body,
-) -> Answer {
+) -> AlertResponse {
     let database = database(&state, &name, Access::Write).await?;
     let parameters = RequestParameters::read(query.as_deref().unwrap_or_default())?;
     let time = parameters
@@ -78,7 +78,7 @@ pub(super) async fn reassign_to_solar_system(
     State(state): State<Arc<HttpState>>,
     Path(name): Path<String>,
     body: Body,
-) -> Answer {
+) -> AlertResponse {
     let example = r#"{"sources": [[DIA_SOURCE, SS_OBJECT]], "time": 61000.5}"#;
     change(
         &state,
@@ -113,7 +113,7 @@ pub(super) async fn reassign_to_objects(
     State(state): State<Arc<HttpState>>,
     Path(name): Path<String>,
     body: Body,
-) -> Answer {
+) -> AlertResponse {
     let example = r#"{"sources": [[DIA_SOURCE, DIA_OBJECT]], "time": 61000.5}"#;
     change(&state, &name, body, example, |request: ObjectsRequest| {
         Operation::ReassignToObjects {
@@ -141,7 +141,7 @@ pub(super) async fn close_objects(
     State(state): State<Arc<HttpState>>,
     Path(name): Path<String>,
     body: Body,
-) -> Answer {
+) -> AlertResponse {
     let example = r#"{"objects": [17, 18], "validity_end": 61000.5, "time": 61000.5}"#;
     change(&state, &name, body, example, |request: CloseRequest| {
         Operation::CloseObjects {
@@ -167,7 +167,7 @@ pub(super) async fn withdraw_sources(
     State(state): State<Arc<HttpState>>,
     Path(name): Path<String>,
     body: Body,
-) -> Answer {
+) -> AlertResponse {
     let example = r#"{"sources": [17, 18], "withdrawn": 61000.5, "time": 61000.5}"#;
     change(
         &state,
@@ -188,7 +188,7 @@ pub(super) async fn withdraw_forced_sources(
     State(state): State<Arc<HttpState>>,
     Path(name): Path<String>,
     body: Body,
-) -> Answer {
+) -> AlertResponse {
     let example =
         r#"{"sources": [[DIA_OBJECT, VISIT, DETECTOR]], "withdrawn": 61000.5, "time": 61000.5}"#;
     change(
@@ -216,7 +216,7 @@ pub(super) async fn reset_deduplication(
     State(state): State<Arc<HttpState>>,
     Path(name): Path<String>,
     body: Body,
-) -> Answer {
+) -> AlertResponse {
     change(
         &state,
         &name,
@@ -240,7 +240,7 @@ pub(super) async fn set_metadata(
     State(state): State<Arc<HttpState>>,
     Path((name, key)): Path<(String, String)>,
     body: Body,
-) -> Answer {
+) -> AlertResponse {
     let example = r#"{"value": "text", "replace": true}"#;
     change(&state, &name, body, example, |request: MetadataRequest| {
         Operation::SetMetadata {
@@ -256,7 +256,7 @@ pub(super) async fn set_metadata(
 pub(super) async fn delete_metadata(
     State(state): State<Arc<HttpState>>,
     Path((name, key)): Path<(String, String)>,
-) -> Answer {
+) -> AlertResponse {
     let database = database(&state, &name, Access::Write).await?;
     let outcome = database.apply(Operation::DeleteMetadata { key }).await?;
     Ok(done(outcome))
@@ -267,7 +267,7 @@ pub(super) async fn set_schema(
     State(state): State<Arc<HttpState>>,
     Path(name): Path<String>,
     body: Body,
-) -> Answer {
+) -> AlertResponse {
     let database = database(&state, &name, Access::Write).await?;
     let body = receive(&state, body).await?;
     let text =
@@ -291,7 +291,7 @@ pub(super) async fn append_updates(
     State(state): State<Arc<HttpState>>,
     Path(name): Path<String>,
     body: Body,
-) -> Answer {
+) -> AlertResponse {
     let example = r#"{"updates": [{"update_time_ns": 0, "update_order": 0, "update_type": "...", ...}], "time": 61000.5}"#;
     change(&state, &name, body, example, |request: UpdatesRequest| {
         Operation::AppendUpdates {
@@ -306,7 +306,7 @@ pub(super) async fn append_updates(
 pub(super) async fn publish(
     State(state): State<Arc<HttpState>>,
     Path(name): Path<String>,
-) -> Answer {
+) -> AlertResponse {
     let database = database(&state, &name, Access::Write).await?;
     // A client that hangs up does not break it off.
     let alerts = Arc::clone(&state.alerts);
@@ -330,7 +330,7 @@ pub(super) async fn follow(
     State(state): State<Arc<HttpState>>,
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
-) -> Answer {
+) -> AlertResponse {
     let database = database(&state, &name, Access::Write).await?;
     let parameters = RequestParameters::read(query.as_deref().unwrap_or_default())?;
     let extent = match parameters.value("ALL")? {
@@ -354,7 +354,7 @@ pub(super) async fn delete_replica_chunks(
     State(state): State<Arc<HttpState>>,
     Path(name): Path<String>,
     body: Body,
-) -> Answer {
+) -> AlertResponse {
     change(
         &state,
         &name,

@@ -16,10 +16,10 @@ use super::{Access, AlertProblem, database, json_response};
 use crate::http::HttpState;
 use crate::http::problem::Problem;
 
-type Answer = Result<Response<Body>, AlertProblem>;
+type AlertResponse = Result<Response<Body>, AlertProblem>;
 
 /// The names of the databases that the sender may read.
-pub(super) async fn list(State(state): State<Arc<HttpState>>) -> Answer {
+pub(super) async fn list(State(state): State<Arc<HttpState>>) -> AlertResponse {
     let mut names = Vec::new();
     for name in state.alerts.names()? {
         if database(&state, &name, Access::Read).await.is_ok() {
@@ -33,7 +33,7 @@ pub(super) async fn list(State(state): State<Arc<HttpState>>) -> Answer {
 pub(super) async fn describe(
     State(state): State<Arc<HttpState>>,
     Path(name): Path<String>,
-) -> Answer {
+) -> AlertResponse {
     let database = database(&state, &name, Access::Read).await?;
     let publication = match database.replica_seconds() {
         None => None,
@@ -73,7 +73,7 @@ pub(super) async fn describe(
 pub(super) async fn schema(
     State(state): State<Arc<HttpState>>,
     Path(name): Path<String>,
-) -> Answer {
+) -> AlertResponse {
     let database = database(&state, &name, Access::Read).await?;
     let mut response = Response::new(Body::from(database.schema().text().to_owned()));
     let yaml = HeaderValue::from_static("application/yaml");
@@ -85,7 +85,7 @@ pub(super) async fn schema(
 pub(super) async fn metadata(
     State(state): State<Arc<HttpState>>,
     Path(name): Path<String>,
-) -> Answer {
+) -> AlertResponse {
     let database = database(&state, &name, Access::Read).await?;
     let metadata: BTreeMap<String, String> = database.metadata().await?.into_iter().collect();
     Ok(json_response(&metadata))
@@ -102,7 +102,7 @@ pub(super) async fn latest_objects(
     State(state): State<Arc<HttpState>>,
     Path(name): Path<String>,
     body: Body,
-) -> Answer {
+) -> AlertResponse {
     let database = database(&state, &name, Access::Read).await?;
     let request: RegionRequest =
         receive_object(&state, body, r#"{"region": "circle 10.5 -20.25 0.2"}"#).await?;
@@ -130,7 +130,7 @@ pub(super) async fn objects_since(
     State(state): State<Arc<HttpState>>,
     Path(name): Path<String>,
     body: Body,
-) -> Answer {
+) -> AlertResponse {
     let database = database(&state, &name, Access::Read).await?;
     let request: SinceRequest = receive_object(&state, body, r#"{"since": 61000.5}"#).await?;
     arrow_response(database.objects_since(request.since).await?).await
@@ -140,7 +140,7 @@ pub(super) async fn objects_since(
 pub(super) async fn objects_of_one_source(
     State(state): State<Arc<HttpState>>,
     Path(name): Path<String>,
-) -> Answer {
+) -> AlertResponse {
     let database = database(&state, &name, Access::Read).await?;
     let count = database.objects_of_one_source().await?;
     Ok(json_response(&json!({"count": count})))
@@ -176,7 +176,7 @@ pub(super) async fn sources(
     State(state): State<Arc<HttpState>>,
     Path(name): Path<String>,
     body: Body,
-) -> Answer {
+) -> AlertResponse {
     let database = database(&state, &name, Access::Read).await?;
     let request: SourcesRequest = receive_object(&state, body, SourcesRequest::EXAMPLE).await?;
     let since = request.since;
@@ -188,7 +188,7 @@ pub(super) async fn forced_sources(
     State(state): State<Arc<HttpState>>,
     Path(name): Path<String>,
     body: Body,
-) -> Answer {
+) -> AlertResponse {
     let database = database(&state, &name, Access::Read).await?;
     let request: SourcesRequest = receive_object(&state, body, SourcesRequest::EXAMPLE).await?;
     let since = request.since;
@@ -204,7 +204,7 @@ pub(super) async fn forced_sources(
 pub(super) async fn contains(
     State(state): State<Arc<HttpState>>,
     Path((name, visit, detector)): Path<(String, String, String)>,
-) -> Answer {
+) -> AlertResponse {
     let database = database(&state, &name, Access::Read).await?;
     let number = |text: &str| text.parse::<i64>();
     let (Ok(visit), Ok(detector)) = (number(&visit), number(&detector)) else {
@@ -219,7 +219,7 @@ pub(super) async fn contains(
 pub(super) async fn replica_chunks(
     State(state): State<Arc<HttpState>>,
     Path(name): Path<String>,
-) -> Answer {
+) -> AlertResponse {
     let database = database(&state, &name, Access::Read).await?;
     let chunks = database.replica_chunks().await?;
     let listed = chunks.map(|chunks| {
@@ -243,7 +243,7 @@ pub(super) async fn rows_of_chunks(
     State(state): State<Arc<HttpState>>,
     Path(name): Path<String>,
     body: Body,
-) -> Answer {
+) -> AlertResponse {
     let database = database(&state, &name, Access::Read).await?;
     let example = r#"{"table": "DiaSource", "chunks": [1780000200]}"#;
     let request: ChunkRowsRequest = receive_object(&state, body, example).await?;
@@ -272,7 +272,7 @@ pub(super) async fn updates_of_chunks(
     State(state): State<Arc<HttpState>>,
     Path(name): Path<String>,
     body: Body,
-) -> Answer {
+) -> AlertResponse {
     let database = database(&state, &name, Access::Read).await?;
     let request: ChunksRequest = receive_object(&state, body, ChunksRequest::EXAMPLE).await?;
     let updates = database.updates_of_chunks(&request.chunks).await?;

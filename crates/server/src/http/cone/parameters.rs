@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn other_questions_have_other_hashes() {
+    fn other_queries_have_other_hashes() {
         let hash = |query: &str| {
             let mut hasher = std::hash::DefaultHasher::new();
             ConeParameters::read(query).unwrap().hash(&mut hasher);

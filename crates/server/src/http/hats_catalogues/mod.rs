@@ -85,7 +85,7 @@ pub(super) async fn file(
     };
     let name = FileName::at(&path).ok_or_else(not_there)?;
     let requester = Requester::of(address, &headers, None)?;
-    let asked = Asked {
+    let asked = FileRequest {
         catalogue: Arc::new(open(&state, &database, &table).await?),
         state,
         requester,
@@ -142,13 +142,13 @@ fn failed(sentence: &str) -> ClientError {
 }
 
 /// A request for a file of a catalogue.
-struct Asked {
+struct FileRequest {
     state: Arc<HttpState>,
     catalogue: Arc<Catalogue>,
     requester: Requester,
 }
 
-impl Asked {
+impl FileRequest {
     /// The file, made if it is not there; `None` if the catalogue has none of this name.
     async fn file(&self, name: FileName) -> Result<Option<Arc<MadeFile>>, Problem> {
         let table: Arc<str> = self.catalogue.state().into();

@@ -1,6 +1,6 @@
 //! Functions of texts and times of the IVOA's *Catalogue of ADQL User Defined Functions*, as it defines them.
 
-use crate::functions::mysql::row_function::{Gives, RowFunction, Takes};
+use crate::functions::mysql::row_function::{Arity, ReturnType, RowFunction};
 use crate::functions::mysql::value::Value;
 
 /// The modified Julian date of 1970-01-01, and the Julian date of it.
@@ -9,22 +9,27 @@ const EPOCH_JD: f64 = 2_440_587.5;
 const MICROS_OF_DAY: f64 = 86_400e6;
 
 pub(super) static FUNCTIONS: [RowFunction; 4] = [
-    RowFunction::new("ivo_hasword", Takes(2, 2), Gives::Integer, |values| {
+    RowFunction::new("ivo_hasword", Arity(2, 2), ReturnType::Integer, |values| {
         let (haystack, needle) = (values[0].text(), values[1].text());
         Ok(truth(has_words(&haystack, &needle)))
     }),
-    RowFunction::new("ivo_hashlist_has", Takes(2, 2), Gives::Integer, |values| {
-        let (list, item) = (
-            values[0].text().to_lowercase(),
-            values[1].text().to_lowercase(),
-        );
-        Ok(truth(list.split('#').any(|word| word == item)))
-    }),
+    RowFunction::new(
+        "ivo_hashlist_has",
+        Arity(2, 2),
+        ReturnType::Integer,
+        |values| {
+            let (list, item) = (
+                values[0].text().to_lowercase(),
+                values[1].text().to_lowercase(),
+            );
+            Ok(truth(list.split('#').any(|word| word == item)))
+        },
+    ),
     // Times come as they are; the text of one has been made a time before.
-    RowFunction::new("ivo_to_jd", Takes(1, 1), Gives::Double, |values| {
+    RowFunction::new("ivo_to_jd", Arity(1, 1), ReturnType::Double, |values| {
         days(&values[0], EPOCH_JD)
     }),
-    RowFunction::new("ivo_to_mjd", Takes(1, 1), Gives::Double, |values| {
+    RowFunction::new("ivo_to_mjd", Arity(1, 1), ReturnType::Double, |values| {
         days(&values[0], EPOCH_MJD)
     }),
 ];

@@ -171,7 +171,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::numbers::FUNCTIONS;
-    use super::super::row_function::{Takes, column_of};
+    use super::super::row_function::{Arity, column_of};
     use super::super::value::value_at;
     use super::*;
 
@@ -218,7 +218,7 @@ mod tests {
                 let Some(of_columns) = function.of_columns else {
                     continue;
                 };
-                let Takes(least, most) = function.takes;
+                let Arity(least, most) = function.arity;
                 for given in least..=most.min(2) {
                     let columns = &both[..given];
                     let Some(found) = of_columns(columns) else {
@@ -233,7 +233,7 @@ mod tests {
                     let types: Vec<DataType> =
                         columns.iter().map(|column| column.data_type().clone()).collect();
                     let expected =
-                        values.and_then(|values| column_of(values, &function.gives.data_type(&types)));
+                        values.and_then(|values| column_of(values, &function.return_type.data_type(&types)));
                     match expected {
                         Ok(expected) => prop_assert_eq!(&found, &expected, "{} {:?}", function.name, columns),
                         Err(error) => prop_assert!(false, "{} {:?}: {error}", function.name, columns),

@@ -5,42 +5,42 @@ use std::collections::HashSet;
 
 use serde_json::Value as Json;
 
-use super::row_function::{Gives, RowFunction, Takes};
+use super::row_function::{Arity, ReturnType, RowFunction};
 use super::strings::Strings;
 use super::value::Value;
 
-const ONE: Takes = Takes(1, 1);
-const ONE_OR_TWO: Takes = Takes(1, 2);
+const ONE: Arity = Arity(1, 1);
+const ONE_OR_TWO: Arity = Arity(1, 2);
 
 pub(super) const FUNCTIONS: &[RowFunction] = &[
-    RowFunction::new("mysql_json_valid", ONE, Gives::Integer, |v| {
+    RowFunction::new("mysql_json_valid", ONE, ReturnType::Integer, |v| {
         let is_valid = matches!(v[0], Value::Text(_)) && document(&v[0]).is_ok();
         Ok(Value::Integer(is_valid.into()))
     }),
     RowFunction::new(
         "mysql_json_extract",
-        Takes(2, usize::MAX),
-        Gives::Json,
+        Arity(2, usize::MAX),
+        ReturnType::Json,
         extract,
     ),
-    RowFunction::new("mysql_json_value", Takes(2, 2), Gives::Text, |v| {
+    RowFunction::new("mysql_json_value", Arity(2, 2), ReturnType::Text, |v| {
         let json = document(&v[0])?;
         Ok(match Path::read(&v[1])?.only(&json)? {
             None | Some(Json::Null) => Value::Null,
             Some(found) => Value::Text(unquoted(found)),
         })
     }),
-    RowFunction::new("mysql_json_unquote", ONE, Gives::Text, |v| {
+    RowFunction::new("mysql_json_unquote", ONE, ReturnType::Text, |v| {
         let text = v[0].text();
         Ok(Value::Text(match serde_json::from_str(&text) {
             Ok(Json::String(inner)) => inner,
             _ => text,
         }))
     }),
-    RowFunction::new("mysql_json_quote", ONE, Gives::Text, |v| {
+    RowFunction::new("mysql_json_quote", ONE, ReturnType::Text, |v| {
         Ok(Value::Text(Json::String(v[0].text()).to_string()))
     }),
-    RowFunction::new("mysql_json_type", ONE, Gives::Text, |v| {
+    RowFunction::new("mysql_json_type", ONE, ReturnType::Text, |v| {
         let name = match document(&v[0])? {
             Json::Null => "NULL",
             Json::Bool(_) => "BOOLEAN",
@@ -53,7 +53,7 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
         };
         Ok(Value::Text(name.to_owned()))
     }),
-    RowFunction::new("mysql_json_length", ONE_OR_TWO, Gives::Integer, |v| {
+    RowFunction::new("mysql_json_length", ONE_OR_TWO, ReturnType::Integer, |v| {
         let json = document(&v[0])?;
         Ok(within(&json, v.get(1))?.map_or(Value::Null, |found| {
             Value::Integer(match found {
@@ -64,11 +64,11 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
         }))
     })
     .of_strings(Strings::Texts),
-    RowFunction::new("mysql_json_depth", ONE, Gives::Integer, |v| {
+    RowFunction::new("mysql_json_depth", ONE, ReturnType::Integer, |v| {
         Ok(Value::Integer(depth(&document(&v[0])?)))
     })
     .of_strings(Strings::Texts),
-    RowFunction::new("mysql_json_keys", ONE_OR_TWO, Gives::Json, |v| {
+    RowFunction::new("mysql_json_keys", ONE_OR_TWO, ReturnType::Json, |v| {
         let json = document(&v[0])?;
         Ok(match within(&json, v.get(1))? {
             Some(Json::Object(members)) => {
@@ -80,17 +80,22 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
             _ => Value::Null,
         })
     }),
-    RowFunction::new("mysql_json_contains", Takes(2, 3), Gives::Integer, |v| {
-        let (json, wanted) = (document(&v[0])?, document(&v[1])?);
-        Ok(within(&json, v.get(2))?.map_or(Value::Null, |found| {
-            Value::Integer(contains(found, &wanted).into())
-        }))
-    })
+    RowFunction::new(
+        "mysql_json_contains",
+        Arity(2, 3),
+        ReturnType::Integer,
+        |v| {
+            let (json, wanted) = (document(&v[0])?, document(&v[1])?);
+            Ok(within(&json, v.get(2))?.map_or(Value::Null, |found| {
+                Value::Integer(contains(found, &wanted).into())
+            }))
+        },
+    )
     .of_strings(Strings::Texts),
     RowFunction::new(
         "mysql_json_contains_path",
-        Takes(3, usize::MAX),
-        Gives::Integer,
+        Arity(3, usize::MAX),
+        ReturnType::Integer,
         |v| {
             let json = document(&v[0])?;
             let mut there = Vec::with_capacity(v.len() - 2);

@@ -6,36 +6,36 @@ use serde_json::Value as Json;
 
 use super::calendar::Moment;
 use super::json::by_length;
-use super::row_function::{Gives, RowFunction, Takes};
+use super::row_function::{Arity, ReturnType, RowFunction};
 use super::value::Value;
 
-const ANY: Takes = Takes(0, usize::MAX);
-const ONE: Takes = Takes(1, 1);
+const ANY: Arity = Arity(0, usize::MAX);
+const ONE: Arity = Arity(1, 1);
 
 pub(super) const FUNCTIONS: &[RowFunction] = &[
     // The document of one value.
-    RowFunction::new("mysql_json_item", ONE, Gives::Text, |v| item(&v[0])).seeing_nulls(),
+    RowFunction::new("mysql_json_item", ONE, ReturnType::Text, |v| item(&v[0])).seeing_nulls(),
     // Of items.
-    RowFunction::new("mysql_json_array", ANY, Gives::Json, |v| {
+    RowFunction::new("mysql_json_array", ANY, ReturnType::Json, |v| {
         let items: Vec<String> = v.iter().map(Value::text).collect();
         Ok(Value::Text(format!("[{}]", items.join(", "))))
     }),
     // Of names and items in turns.
-    RowFunction::new("mysql_json_object", ANY, Gives::Json, |v| {
+    RowFunction::new("mysql_json_object", ANY, ReturnType::Json, |v| {
         let members = v.chunks_exact(2);
         let members = members.map(|pair| Ok((name(&pair[0])?, pair[1].text())));
         object(members.collect::<Result<_, String>>()?)
     })
     .seeing_nulls(),
     // Of items that are joined already.
-    RowFunction::new("mysql_json_array_of", ONE, Gives::Json, |v| {
+    RowFunction::new("mysql_json_array_of", ONE, ReturnType::Json, |v| {
         Ok(Value::Text(format!("[{}]", v[0].text())))
     }),
     // Of members that are joined already, each of which is one of these.
-    RowFunction::new("mysql_json_object_of", ONE, Gives::Json, |v| {
+    RowFunction::new("mysql_json_object_of", ONE, ReturnType::Json, |v| {
         object(members(&v[0].text())?)
     }),
-    RowFunction::new("mysql_json_member", Takes(2, 2), Gives::Text, |v| {
+    RowFunction::new("mysql_json_member", Arity(2, 2), ReturnType::Text, |v| {
         let name = Json::String(name(&v[0])?);
         Ok(Value::Text(format!("{name}: {}", v[1].text())))
     })

@@ -7,41 +7,41 @@
 use serde_json::Value as Json;
 
 use super::json::by_length;
-use super::row_function::{Gives, RowFunction, Takes};
+use super::row_function::{Arity, ReturnType, RowFunction};
 use super::strings::Strings;
 use super::value::{Value, decimal_text};
 
-const ONE: Takes = Takes(1, 1);
+const ONE: Arity = Arity(1, 1);
 
 pub(super) const FUNCTIONS: &[RowFunction] = &[
     // Of the text of a document.
-    RowFunction::new("mysql_json_key", ONE, Gives::Bytes, |v| {
+    RowFunction::new("mysql_json_key", ONE, ReturnType::Bytes, |v| {
         let text = v[0].text();
         let json = serde_json::from_str(&text).map_err(|error| error.to_string())?;
         Ok(Value::Bytes(key_of(&json)))
     }),
     // Of a value of SQL.
-    RowFunction::new("mysql_json_key_of", ONE, Gives::Bytes, |v| {
+    RowFunction::new("mysql_json_key_of", ONE, ReturnType::Bytes, |v| {
         Ok(Value::Bytes(key_of_value(&v[0])))
     })
     .of_strings(Strings::AnyBytes),
     // Of a condition.
-    RowFunction::new("mysql_json_key_of_truth", ONE, Gives::Bytes, |v| {
+    RowFunction::new("mysql_json_key_of_truth", ONE, ReturnType::Bytes, |v| {
         Ok(Value::Bytes(vec![BOOLEAN, u8::from(v[0].integer() != 0)]))
     }),
     // The text by which a document is a number or a time.
-    RowFunction::new("mysql_json_scalar", ONE, Gives::Text, |v| {
+    RowFunction::new("mysql_json_scalar", ONE, ReturnType::Text, |v| {
         Ok(Value::Text(scalar(v[0].text(), |double| {
             double.to_string()
         })))
     }),
     // The same where it is a whole number: texts are cut at their point, doubles rounded and bounded.
-    RowFunction::new("mysql_json_signed", ONE, Gives::Text, |v| {
+    RowFunction::new("mysql_json_signed", ONE, ReturnType::Text, |v| {
         Ok(Value::Text(scalar(v[0].text(), |double| {
             (double.round_ties_even() as i64).to_string()
         })))
     }),
-    RowFunction::new("mysql_json_unsigned", ONE, Gives::Text, |v| {
+    RowFunction::new("mysql_json_unsigned", ONE, ReturnType::Text, |v| {
         Ok(Value::Text(scalar(v[0].text(), |double| {
             (double.round_ties_even() as i128).to_string()
         })))

@@ -85,7 +85,9 @@ pub(crate) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
 /// Whether the function of this name gives JSON documents.
 pub(crate) fn gives_document(name: &str) -> bool {
     let mut functions = json::FUNCTIONS.iter().chain(json_documents::FUNCTIONS);
-    functions.any(|function| function.name == name && function.gives == row_function::Gives::Json)
+    functions.any(|function| {
+        function.name == name && function.return_type == row_function::ReturnType::Json
+    })
 }
 
 /// Whether the function of this name takes its arguments for numbers or times.

@@ -1,159 +1,162 @@
 //! Integers of 64 bits that never wrap, bits, rounding, and conversions to numbers.
 
 use super::columns;
-use super::row_function::{Gives, RowFunction, Takes};
+use super::row_function::{Arity, ReturnType, RowFunction};
 use super::strings::Strings;
 use super::value::{Value, number_prefix, without_exponent};
 
-const ONE: Takes = Takes(1, 1);
-const TWO: Takes = Takes(2, 2);
-const ONE_OR_TWO: Takes = Takes(1, 2);
-const SOME: Takes = Takes(1, usize::MAX);
+const ONE: Arity = Arity(1, 1);
+const TWO: Arity = Arity(2, 2);
+const ONE_OR_TWO: Arity = Arity(1, 2);
+const SOME: Arity = Arity(1, usize::MAX);
 
-pub(super) const FUNCTIONS: &[RowFunction] = &[
-    RowFunction::new("mysql_add", TWO, Gives::IntegerAsGiven, |v| {
-        within("+", v, v[0].integer() + v[1].integer())
-    })
-    .by_columns(columns::add),
-    RowFunction::new("mysql_subtract", TWO, Gives::IntegerAsGiven, |v| {
-        within("-", v, v[0].integer() - v[1].integer())
-    })
-    .by_columns(columns::subtract),
-    RowFunction::new("mysql_multiply", TWO, Gives::IntegerAsGiven, |v| {
-        let product = v[0].integer().checked_mul(v[1].integer());
-        within("*", v, product.unwrap_or(i128::MAX))
-    })
-    .by_columns(columns::multiply),
-    // It has the sign of the dividend, and its type.
-    RowFunction::new("mysql_modulo", TWO, Gives::IntegerAsFirst, |v| {
-        let remainder = v[0].integer().checked_rem(v[1].integer());
-        Ok(remainder.map_or(Value::Null, Value::Integer))
-    })
-    .by_columns(columns::modulo),
-    RowFunction::new("mysql_div", TWO, Gives::IntegerAsGiven, div).by_columns(columns::div),
-    RowFunction::new("mysql_negate", ONE, Gives::Signed, |v| match &v[0] {
-        Value::Integer(integer) => Ok(Value::Integer(-integer)),
-        Value::Decimal(digits, scale) => Ok(Value::Decimal(-digits, *scale)),
-        other => Ok(Value::Double(0.0 - other.double())),
-    }),
-    RowFunction::new("mysql_bit_and", TWO, Gives::Unsigned, |v| {
-        bitwise(bits(&v[0]) & bits(&v[1]))
-    })
-    .by_columns(columns::bit_and),
-    RowFunction::new("mysql_bit_or", TWO, Gives::Unsigned, |v| {
-        bitwise(bits(&v[0]) | bits(&v[1]))
-    })
-    .by_columns(columns::bit_or),
-    RowFunction::new("mysql_bit_xor", TWO, Gives::Unsigned, |v| {
-        bitwise(bits(&v[0]) ^ bits(&v[1]))
-    })
-    .by_columns(columns::bit_xor),
-    RowFunction::new("mysql_bit_not", ONE, Gives::Unsigned, |v| {
-        bitwise(!bits(&v[0]))
-    })
-    .by_columns(columns::bit_not),
-    RowFunction::new("mysql_shift_left", TWO, Gives::Unsigned, |v| {
-        bitwise(shifted(v, u64::checked_shl))
-    }),
-    RowFunction::new("mysql_shift_right", TWO, Gives::Unsigned, |v| {
-        bitwise(shifted(v, u64::checked_shr))
-    }),
-    RowFunction::new("mysql_bit_count", ONE, Gives::Integer, |v| {
-        Ok(Value::Integer(bits(&v[0]).count_ones().into()))
-    }),
-    RowFunction::new("mysql_signed", ONE, Gives::Integer, |v| {
-        Ok(Value::Integer(match &v[0] {
-            Value::Double(_) | Value::Decimal(..) => {
-                v[0].integer().clamp(i64::MIN.into(), i64::MAX.into())
+pub(super) const FUNCTIONS: &[RowFunction] =
+    &[
+        RowFunction::new("mysql_add", TWO, ReturnType::IntegerAsGiven, |v| {
+            within("+", v, v[0].integer() + v[1].integer())
+        })
+        .by_columns(columns::add),
+        RowFunction::new("mysql_subtract", TWO, ReturnType::IntegerAsGiven, |v| {
+            within("-", v, v[0].integer() - v[1].integer())
+        })
+        .by_columns(columns::subtract),
+        RowFunction::new("mysql_multiply", TWO, ReturnType::IntegerAsGiven, |v| {
+            let product = v[0].integer().checked_mul(v[1].integer());
+            within("*", v, product.unwrap_or(i128::MAX))
+        })
+        .by_columns(columns::multiply),
+        // It has the sign of the dividend, and its type.
+        RowFunction::new("mysql_modulo", TWO, ReturnType::IntegerAsFirst, |v| {
+            let remainder = v[0].integer().checked_rem(v[1].integer());
+            Ok(remainder.map_or(Value::Null, Value::Integer))
+        })
+        .by_columns(columns::modulo),
+        RowFunction::new("mysql_div", TWO, ReturnType::IntegerAsGiven, div)
+            .by_columns(columns::div),
+        RowFunction::new("mysql_negate", ONE, ReturnType::Signed, |v| match &v[0] {
+            Value::Integer(integer) => Ok(Value::Integer(-integer)),
+            Value::Decimal(digits, scale) => Ok(Value::Decimal(-digits, *scale)),
+            other => Ok(Value::Double(0.0 - other.double())),
+        }),
+        RowFunction::new("mysql_bit_and", TWO, ReturnType::Unsigned, |v| {
+            bitwise(bits(&v[0]) & bits(&v[1]))
+        })
+        .by_columns(columns::bit_and),
+        RowFunction::new("mysql_bit_or", TWO, ReturnType::Unsigned, |v| {
+            bitwise(bits(&v[0]) | bits(&v[1]))
+        })
+        .by_columns(columns::bit_or),
+        RowFunction::new("mysql_bit_xor", TWO, ReturnType::Unsigned, |v| {
+            bitwise(bits(&v[0]) ^ bits(&v[1]))
+        })
+        .by_columns(columns::bit_xor),
+        RowFunction::new("mysql_bit_not", ONE, ReturnType::Unsigned, |v| {
+            bitwise(!bits(&v[0]))
+        })
+        .by_columns(columns::bit_not),
+        RowFunction::new("mysql_shift_left", TWO, ReturnType::Unsigned, |v| {
+            bitwise(shifted(v, u64::checked_shl))
+        }),
+        RowFunction::new("mysql_shift_right", TWO, ReturnType::Unsigned, |v| {
+            bitwise(shifted(v, u64::checked_shr))
+        }),
+        RowFunction::new("mysql_bit_count", ONE, ReturnType::Integer, |v| {
+            Ok(Value::Integer(bits(&v[0]).count_ones().into()))
+        }),
+        RowFunction::new("mysql_signed", ONE, ReturnType::Integer, |v| {
+            Ok(Value::Integer(match &v[0] {
+                Value::Double(_) | Value::Decimal(..) => {
+                    v[0].integer().clamp(i64::MIN.into(), i64::MAX.into())
+                }
+                other => signed(other.integer()),
+            }))
+        }),
+        RowFunction::new("mysql_unsigned", ONE, ReturnType::Unsigned, |v| {
+            bitwise(bits(&v[0]))
+        }),
+        RowFunction::new("mysql_double", ONE, ReturnType::Double, |v| {
+            Ok(Value::Double(v[0].double()))
+        }),
+        // A value that is no number by its type: a truth, a text, a date, a time.
+        RowFunction::new("mysql_number", ONE, ReturnType::Number, |v| {
+            Ok(match &v[0] {
+                Value::Integer(_) | Value::Double(_) | Value::Decimal(..) => v[0].clone(),
+                Value::Date(_) => Value::Integer(v[0].integer()),
+                other => Value::Double(other.double()),
+            })
+        }),
+        // What a cast to DECIMAL reads.
+        RowFunction::new("mysql_number_text", ONE, ReturnType::Text, |v| {
+            Ok(Value::Text(without_exponent(number_prefix(&v[0].text()))))
+        })
+        .of_strings(Strings::AnyBytes),
+        RowFunction::new("mysql_abs", ONE, ReturnType::NumberAsGiven, |v| {
+            number(&v[0], i128::abs, f64::abs)
+        })
+        .by_columns(columns::abs),
+        RowFunction::new("mysql_ceil", ONE, ReturnType::WholeAsGiven, |v| {
+            number(&v[0], |i| i, f64::ceil)
+        })
+        .by_columns(columns::ceil),
+        RowFunction::new("mysql_ceiling", ONE, ReturnType::WholeAsGiven, |v| {
+            number(&v[0], |i| i, f64::ceil)
+        })
+        .by_columns(columns::ceil),
+        RowFunction::new("mysql_floor", ONE, ReturnType::WholeAsGiven, |v| {
+            number(&v[0], |i| i, f64::floor)
+        })
+        .by_columns(columns::floor),
+        RowFunction::new("mysql_ceil_exact", ONE, ReturnType::Integer, |v| {
+            number(&v[0], |i| i, f64::ceil)
+        }),
+        RowFunction::new("mysql_floor_exact", ONE, ReturnType::Integer, |v| {
+            number(&v[0], |i| i, f64::floor)
+        }),
+        RowFunction::new("mysql_sign", ONE, ReturnType::Integer, |v| {
+            Ok(Value::Integer(sign(v[0].double())))
+        })
+        .by_columns(columns::sign),
+        RowFunction::new("mysql_round", ONE_OR_TWO, ReturnType::NumberAsGiven, |v| {
+            match rounded_decimal(v, Away::FromZero) {
+                Some(decimal) => Ok(decimal),
+                None => rounded(v, f64::round_ties_even),
             }
-            other => signed(other.integer()),
-        }))
-    }),
-    RowFunction::new("mysql_unsigned", ONE, Gives::Unsigned, |v| {
-        bitwise(bits(&v[0]))
-    }),
-    RowFunction::new("mysql_double", ONE, Gives::Double, |v| {
-        Ok(Value::Double(v[0].double()))
-    }),
-    // A value that is no number by its type: a truth, a text, a date, a time.
-    RowFunction::new("mysql_number", ONE, Gives::Number, |v| {
-        Ok(match &v[0] {
-            Value::Integer(_) | Value::Double(_) | Value::Decimal(..) => v[0].clone(),
-            Value::Date(_) => Value::Integer(v[0].integer()),
-            other => Value::Double(other.double()),
         })
-    }),
-    // What a cast to DECIMAL reads.
-    RowFunction::new("mysql_number_text", ONE, Gives::Text, |v| {
-        Ok(Value::Text(without_exponent(number_prefix(&v[0].text()))))
-    })
-    .of_strings(Strings::AnyBytes),
-    RowFunction::new("mysql_abs", ONE, Gives::NumberAsGiven, |v| {
-        number(&v[0], i128::abs, f64::abs)
-    })
-    .by_columns(columns::abs),
-    RowFunction::new("mysql_ceil", ONE, Gives::WholeAsGiven, |v| {
-        number(&v[0], |i| i, f64::ceil)
-    })
-    .by_columns(columns::ceil),
-    RowFunction::new("mysql_ceiling", ONE, Gives::WholeAsGiven, |v| {
-        number(&v[0], |i| i, f64::ceil)
-    })
-    .by_columns(columns::ceil),
-    RowFunction::new("mysql_floor", ONE, Gives::WholeAsGiven, |v| {
-        number(&v[0], |i| i, f64::floor)
-    })
-    .by_columns(columns::floor),
-    RowFunction::new("mysql_ceil_exact", ONE, Gives::Integer, |v| {
-        number(&v[0], |i| i, f64::ceil)
-    }),
-    RowFunction::new("mysql_floor_exact", ONE, Gives::Integer, |v| {
-        number(&v[0], |i| i, f64::floor)
-    }),
-    RowFunction::new("mysql_sign", ONE, Gives::Integer, |v| {
-        Ok(Value::Integer(sign(v[0].double())))
-    })
-    .by_columns(columns::sign),
-    RowFunction::new(
-        "mysql_round",
-        ONE_OR_TWO,
-        Gives::NumberAsGiven,
-        |v| match rounded_decimal(v, Away::FromZero) {
-            Some(decimal) => Ok(decimal),
-            None => rounded(v, f64::round_ties_even),
-        },
-    )
-    .by_columns(|c| {
-        columns::rounded(c, |n, digits| {
-            to_digits(n, digits.into(), f64::round_ties_even)
-        })
-    }),
-    // Of a constant, which is a decimal as it was typed.
-    RowFunction::new("mysql_round_exact", ONE_OR_TWO, Gives::NumberAsGiven, |v| {
-        match rounded_decimal(&as_typed(v), Away::FromZero) {
-            Some(decimal) => Ok(decimal),
-            None => rounded(v, f64::round),
-        }
-    }),
-    RowFunction::new(
-        "mysql_truncate",
-        TWO,
-        Gives::NumberAsGiven,
-        |v| match rounded_decimal(v, Away::Never) {
-            Some(decimal) => Ok(decimal),
-            None => rounded(v, f64::trunc),
-        },
-    )
-    .by_columns(|c| columns::rounded(c, |n, digits| to_digits(n, digits.into(), f64::trunc))),
-    RowFunction::new("mysql_cot", ONE, Gives::Double, |v| {
-        Ok(Value::Double(1.0 / v[0].double().tan()))
-    }),
-    RowFunction::new("mysql_crc32", ONE, Gives::Unsigned, |v| {
-        Ok(Value::Integer(crc32(&v[0].bytes()).into()))
-    }),
-    RowFunction::new("mysql_conv", Takes(3, 3), Gives::Text, conv).of_strings(Strings::AnyBytes),
-    RowFunction::new("mysql_field", SOME, Gives::Integer, field).seeing_nulls(),
-];
+        .by_columns(|c| {
+            columns::rounded(c, |n, digits| {
+                to_digits(n, digits.into(), f64::round_ties_even)
+            })
+        }),
+        // Of a constant, which is a decimal as it was typed.
+        RowFunction::new(
+            "mysql_round_exact",
+            ONE_OR_TWO,
+            ReturnType::NumberAsGiven,
+            |v| match rounded_decimal(&as_typed(v), Away::FromZero) {
+                Some(decimal) => Ok(decimal),
+                None => rounded(v, f64::round),
+            },
+        ),
+        RowFunction::new(
+            "mysql_truncate",
+            TWO,
+            ReturnType::NumberAsGiven,
+            |v| match rounded_decimal(v, Away::Never) {
+                Some(decimal) => Ok(decimal),
+                None => rounded(v, f64::trunc),
+            },
+        )
+        .by_columns(|c| columns::rounded(c, |n, digits| to_digits(n, digits.into(), f64::trunc))),
+        RowFunction::new("mysql_cot", ONE, ReturnType::Double, |v| {
+            Ok(Value::Double(1.0 / v[0].double().tan()))
+        }),
+        RowFunction::new("mysql_crc32", ONE, ReturnType::Unsigned, |v| {
+            Ok(Value::Integer(crc32(&v[0].bytes()).into()))
+        }),
+        RowFunction::new("mysql_conv", Arity(3, 3), ReturnType::Text, conv)
+            .of_strings(Strings::AnyBytes),
+        RowFunction::new("mysql_field", SOME, ReturnType::Integer, field).seeing_nulls(),
+    ];
 
 /// An integer, unless it is beyond both signed and unsigned 64 bits. What the column's type cannot hold is rejected later.
 fn within(operator: &str, operands: &[Value], result: i128) -> Result<Value, String> {

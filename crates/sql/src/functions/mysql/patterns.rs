@@ -4,12 +4,12 @@ use std::cell::RefCell;
 
 use regex::{Captures, Regex, RegexBuilder};
 
-use super::row_function::{Gives, LONGEST_VALUE, RowFunction, Takes, too_long};
+use super::row_function::{Arity, LONGEST_VALUE, ReturnType, RowFunction, too_long};
 use super::strings::Strings;
 use super::value::Value;
 
 pub(super) const FUNCTIONS: &[RowFunction] = &[
-    RowFunction::new("mysql_regexp_like", Takes(2, 3), Gives::Integer, |v| {
+    RowFunction::new("mysql_regexp_like", Arity(2, 3), ReturnType::Integer, |v| {
         let expression = compiled(&v[1], v.get(2))?;
         let found = match &v[0] {
             Value::Text(text) => expression.is_match(text),
@@ -18,10 +18,25 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
         Ok(Value::Integer(found.into()))
     })
     .of_strings(Strings::Texts),
-    RowFunction::new("mysql_regexp_replace", Takes(3, 6), Gives::Text, replace),
-    RowFunction::new("mysql_regexp_substr", Takes(2, 5), Gives::Text, substring),
-    RowFunction::new("mysql_regexp_instr", Takes(2, 6), Gives::Integer, place)
-        .of_strings(Strings::Texts),
+    RowFunction::new(
+        "mysql_regexp_replace",
+        Arity(3, 6),
+        ReturnType::Text,
+        replace,
+    ),
+    RowFunction::new(
+        "mysql_regexp_substr",
+        Arity(2, 5),
+        ReturnType::Text,
+        substring,
+    ),
+    RowFunction::new(
+        "mysql_regexp_instr",
+        Arity(2, 6),
+        ReturnType::Integer,
+        place,
+    )
+    .of_strings(Strings::Texts),
 ];
 
 /// Bytes that a compiled expression may take.

@@ -26,7 +26,7 @@ use crate::warnings::TakenFor;
 
 /// What a function gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::functions) enum Gives {
+pub(in crate::functions) enum ReturnType {
     /// Integers of 64 bits.
     Integer,
     /// Unsigned ones.
@@ -64,7 +64,7 @@ pub(in crate::functions) enum Gives {
     TextAsGiven,
 }
 
-impl Gives {
+impl ReturnType {
     pub(super) fn data_type(self, arguments: &[DataType]) -> DataType {
         let unsigned = arguments.contains(&DataType::UInt64);
         if let Some(span @ DataType::Duration(_)) = arguments.first()
@@ -135,7 +135,7 @@ fn is_temporal(data_type: Option<&DataType>) -> bool {
     matches!(data_type, Some(DataType::Date32 | DataType::Timestamp(..)))
 }
 
-impl Gives {
+impl ReturnType {
     /// Whether what it gives has a length that depends on what it is given.
     fn is_text(self) -> bool {
         matches!(
@@ -154,7 +154,7 @@ fn is_text(data_type: Option<&DataType>) -> bool {
 
 /// How many arguments a function takes.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::functions) struct Takes(pub usize, pub usize);
+pub(in crate::functions) struct Arity(pub usize, pub usize);
 
 /// A function of one row's values. The error is a sentence about them.
 pub(in crate::functions) type OfRow = fn(&[Value]) -> Result<Value, String>;
@@ -163,8 +163,8 @@ pub(in crate::functions) type OfRow = fn(&[Value]) -> Result<Value, String>;
 #[derive(Debug)]
 pub(in crate::functions) struct RowFunction {
     pub name: &'static str,
-    pub takes: Takes,
-    pub gives: Gives,
+    pub arity: Arity,
+    pub return_type: ReturnType,
     /// Which arguments are strings, of characters or of bytes.
     pub strings: Strings,
     /// Whether it is NULL where an argument is.
@@ -177,16 +177,19 @@ impl RowFunction {
     /// A function that is NULL where an argument is.
     pub(in crate::functions) const fn new(
         name: &'static str,
-        takes: Takes,
-        gives: Gives,
+        arity: Arity,
+        return_type: ReturnType,
         of: OfRow,
     ) -> Self {
         Self {
             name,
-            takes,
-            gives,
-            strings: match gives {
-                Gives::Text | Gives::Json | Gives::TextAsGiven | Gives::Bytes => Strings::Texts,
+            arity,
+            return_type,
+            strings: match return_type {
+                ReturnType::Text
+                | ReturnType::Json
+                | ReturnType::TextAsGiven
+                | ReturnType::Bytes => Strings::Texts,
                 _ => Strings::AnyBytes,
             },
             strict: true,
@@ -230,9 +233,9 @@ impl RowFunction {
 
     /// The type of what it gives to arguments of these types: bytes where one of the strings is bytes.
     pub(super) fn data_type(&self, arguments: &[DataType]) -> DataType {
-        match self.gives {
-            Gives::Text if self.strings.any_binary(arguments) => DataType::Binary,
-            gives => gives.data_type(arguments),
+        match self.return_type {
+            ReturnType::Text if self.strings.any_binary(arguments) => DataType::Binary,
+            return_type => return_type.data_type(arguments),
         }
     }
 
@@ -241,7 +244,7 @@ impl RowFunction {
             return Ok(Value::Null);
         }
         let given: usize = values.iter().map(Value::bytes_beyond).sum();
-        if given > LONGEST_VALUE && self.gives.is_text() {
+        if given > LONGEST_VALUE && self.return_type.is_text() {
             return exec_err!("{}", too_long(&self.shown_name()));
         }
         let computed = self.strings.compute(&self.shown_name(), self.of, values);
@@ -310,7 +313,7 @@ impl ScalarUDFImpl for RowFunctionUdf {
     }
 
     fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
-        let Takes(least, most) = self.function.takes;
+        let Arity(least, most) = self.function.arity;
         if !(least..=most).contains(&arguments.len()) {
             let name = self.function.shown_name();
             return plan_err!("{name} does not take {} arguments", arguments.len());
@@ -338,20 +341,22 @@ impl ScalarUDFImpl for RowFunctionUdf {
         let types = args.arg_fields.iter().map(|it| it.data_type().clone());
         let given: Vec<_> = types.collect();
         let field = Field::new(self.name(), self.return_type(&given)?, true);
-        Ok(Arc::new(match (self.function.gives, self.function.name) {
-            (Gives::Json, _) => as_document(field),
-            (_, TIME_TEXT) => field.with_metadata([(TIME.to_owned(), String::new())].into()),
-            (_, "mysql_now" | "mysql_timestamp_cast") => {
-                let digits = match args.scalar_arguments.get(1) {
-                    None => 0,
-                    Some(Some(ScalarValue::Int64(Some(digits)))) => *digits,
-                    Some(_) => return Ok(Arc::new(field)),
-                };
-                let digits = [(FRACTION_DIGITS.to_owned(), digits.to_string())];
-                field.with_metadata(digits.into())
-            }
-            _ => field,
-        }))
+        Ok(Arc::new(
+            match (self.function.return_type, self.function.name) {
+                (ReturnType::Json, _) => as_document(field),
+                (_, TIME_TEXT) => field.with_metadata([(TIME.to_owned(), String::new())].into()),
+                (_, "mysql_now" | "mysql_timestamp_cast") => {
+                    let digits = match args.scalar_arguments.get(1) {
+                        None => 0,
+                        Some(Some(ScalarValue::Int64(Some(digits)))) => *digits,
+                        Some(_) => return Ok(Arc::new(field)),
+                    };
+                    let digits = [(FRACTION_DIGITS.to_owned(), digits.to_string())];
+                    field.with_metadata(digits.into())
+                }
+                _ => field,
+            },
+        ))
     }
 
     /// What is a text or a number already is not made one.
@@ -362,7 +367,12 @@ impl ScalarUDFImpl for RowFunctionUdf {
         let given = context.get_data_type(only)?;
         let stays = match self.function.name {
             "mysql_text" | "mysql_group_text" => is_text(Some(&given)),
-            "mysql_number" => self.function.gives.data_type(std::slice::from_ref(&given)) == given,
+            "mysql_number" => {
+                self.function
+                    .return_type
+                    .data_type(std::slice::from_ref(&given))
+                    == given
+            }
             "mysql_double" => given == DataType::Float64,
             _ => false,
         };

@@ -5,19 +5,19 @@
 use super::calendar::{MICROS_OF_SECOND, Moment, time_in_range};
 use super::clock::Clock;
 use super::formatted::formatted_clock;
-use super::row_function::{Gives, RowFunction, TIME_TEXT, Takes};
+use super::row_function::{Arity, ReturnType, RowFunction, TIME_TEXT};
 use super::times::{too_precise, unit_of_digits};
 use super::value::Value;
 
-const ONE: Takes = Takes(1, 1);
-const TWO: Takes = Takes(2, 2);
+const ONE: Arity = Arity(1, 1);
+const TWO: Arity = Arity(2, 2);
 
 pub(super) const FUNCTIONS: &[RowFunction] = &[
-    RowFunction::new("mysql_time", ONE, Gives::TimeOfDay, |v| {
+    RowFunction::new("mysql_time", ONE, ReturnType::TimeOfDay, |v| {
         Ok(Clock::of(&v[0]).map_or(Value::Null, span))
     }),
     // What CAST makes of a value: rounded to so many digits of a second.
-    RowFunction::new("mysql_time_cast", TWO, Gives::TimeOfDay, |v| {
+    RowFunction::new("mysql_time_cast", TWO, ReturnType::TimeOfDay, |v| {
         let digits = v[1].integer();
         let Some(unit) = unit_of_digits(digits) else {
             return Err(too_precise("CAST", digits));
@@ -29,17 +29,26 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
         }))
     }),
     // Of times of day alone.
-    RowFunction::new(TIME_TEXT, ONE, Gives::Text, |v| {
+    RowFunction::new(TIME_TEXT, ONE, ReturnType::Text, |v| {
         Ok(Value::Text(v[0].text()))
     }),
-    RowFunction::new("mysql_timediff", TWO, Gives::TimeOfDay, timediff),
-    RowFunction::new("mysql_addtime", TWO, Gives::SpanAsGiven, |v| shifted(v, 1)),
-    RowFunction::new("mysql_subtime", TWO, Gives::SpanAsGiven, |v| shifted(v, -1)),
-    RowFunction::new("mysql_sec_to_time", ONE, Gives::TimeOfDay, |v| {
+    RowFunction::new("mysql_timediff", TWO, ReturnType::TimeOfDay, timediff),
+    RowFunction::new("mysql_addtime", TWO, ReturnType::SpanAsGiven, |v| {
+        shifted(v, 1)
+    }),
+    RowFunction::new("mysql_subtime", TWO, ReturnType::SpanAsGiven, |v| {
+        shifted(v, -1)
+    }),
+    RowFunction::new("mysql_sec_to_time", ONE, ReturnType::TimeOfDay, |v| {
         Ok(span(Clock::of_sum(micros_of_seconds(&v[0]))))
     }),
-    RowFunction::new("mysql_maketime", Takes(3, 3), Gives::TimeOfDay, maketime),
-    RowFunction::new("mysql_time_format", TWO, Gives::Text, |v| {
+    RowFunction::new(
+        "mysql_maketime",
+        Arity(3, 3),
+        ReturnType::TimeOfDay,
+        maketime,
+    ),
+    RowFunction::new("mysql_time_format", TWO, ReturnType::Text, |v| {
         Ok(match Clock::of(&v[0]) {
             Some(clock) => Value::Text(formatted_clock(clock, &v[1].text())),
             None => Value::Null,

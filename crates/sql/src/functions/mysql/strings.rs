@@ -107,7 +107,7 @@ mod tests {
     use arrow::datatypes::DataType;
     use proptest::prelude::*;
 
-    use super::super::row_function::{Gives, RowFunction, Takes};
+    use super::super::row_function::{Arity, ReturnType, RowFunction};
     use super::super::{json, json_documents, json_order, numbers, patterns, spans, text, times};
     use super::*;
 
@@ -133,7 +133,7 @@ mod tests {
 
     /// Arguments for a function: strings where it has some, else small numbers.
     fn arguments(function: &RowFunction, strings: &[Vec<u8>], numbers: &[i128]) -> Vec<Vec<u8>> {
-        let Takes(_, most) = function.takes;
+        let Arity(_, most) = function.arity;
         let count = most.min(strings.len());
         let number = |at: usize| numbers[at].to_string().into_bytes();
         (0..count)
@@ -185,7 +185,7 @@ mod tests {
             wholly in any::<bool>(),
         ) {
             for function in tables() {
-                let Takes(least, most) = function.takes;
+                let Arity(least, most) = function.arity;
                 for count in least..=most.min(strings.len()) {
                     let values: Vec<Value> = strings[..count].iter().enumerate().map(|(at, bytes)| {
                         match wholly || at == 0 {
@@ -204,8 +204,9 @@ mod tests {
 
     #[test]
     fn bytes_are_given_where_a_string_is_bytes() {
-        for function in tables().filter(|it| it.gives == Gives::Text && has_strings(it)) {
-            let Takes(least, most) = function.takes;
+        for function in tables().filter(|it| it.return_type == ReturnType::Text && has_strings(it))
+        {
+            let Arity(least, most) = function.arity;
             for count in least..=most.min(5) {
                 for at in 0..count {
                     let mut types = vec![DataType::Utf8; count];

@@ -1,44 +1,44 @@
 //! Functions of text. Places are counted in characters from 1.
 
 use super::numbers::{in_base, rounded_exactly};
-use super::row_function::{Gives, LONGEST_VALUE, RowFunction, Takes, longest, too_long};
+use super::row_function::{Arity, LONGEST_VALUE, ReturnType, RowFunction, longest, too_long};
 use super::strings::{Strings, of_bytes};
 use super::value::Value;
 
-const ONE: Takes = Takes(1, 1);
-const TWO: Takes = Takes(2, 2);
-const THREE: Takes = Takes(3, 3);
-const ONE_OR_TWO: Takes = Takes(1, 2);
-const TWO_OR_THREE: Takes = Takes(2, 3);
-const SOME: Takes = Takes(1, usize::MAX);
+const ONE: Arity = Arity(1, 1);
+const TWO: Arity = Arity(2, 2);
+const THREE: Arity = Arity(3, 3);
+const ONE_OR_TWO: Arity = Arity(1, 2);
+const TWO_OR_THREE: Arity = Arity(2, 3);
+const SOME: Arity = Arity(1, usize::MAX);
 /// Bytes of the longest text that a function makes of shorter ones; where it would be longer it is NULL, as in MySQL beyond its
 /// `max_allowed_packet`.
 pub(super) const LONGEST: usize = 1 << 16;
 
 pub(super) const FUNCTIONS: &[RowFunction] = &[
-    RowFunction::new("mysql_text", ONE_OR_TWO, Gives::TextAsGiven, as_text)
+    RowFunction::new("mysql_text", ONE_OR_TWO, ReturnType::TextAsGiven, as_text)
         .of_strings(Strings::AnyBytes),
     // What GROUP_CONCAT joins.
-    RowFunction::new("mysql_group_text", ONE, Gives::TextAsGiven, as_text),
+    RowFunction::new("mysql_group_text", ONE, ReturnType::TextAsGiven, as_text),
     // What a pattern of LIKE is matched with where one of the two is bytes.
-    RowFunction::new("mysql_byte_text", ONE, Gives::Text, |v| {
+    RowFunction::new("mysql_byte_text", ONE, ReturnType::Text, |v| {
         Ok(of_bytes(&v[0].bytes()))
     })
     .of_strings(Strings::AnyBytes),
-    RowFunction::new("mysql_bytes", ONE_OR_TWO, Gives::Bytes, as_bytes)
+    RowFunction::new("mysql_bytes", ONE_OR_TWO, ReturnType::Bytes, as_bytes)
         .of_strings(Strings::AnyBytes),
-    RowFunction::new("mysql_length", ONE, Gives::Integer, |v| {
+    RowFunction::new("mysql_length", ONE, ReturnType::Integer, |v| {
         integer(v[0].bytes().len())
     }),
-    RowFunction::new("mysql_char_length", ONE, Gives::Integer, |v| {
+    RowFunction::new("mysql_char_length", ONE, ReturnType::Integer, |v| {
         integer(v[0].text().chars().count())
     })
     .of_strings(Strings::At(&[0])),
-    RowFunction::new("mysql_concat", SOME, Gives::Text, |v| {
+    RowFunction::new("mysql_concat", SOME, ReturnType::Text, |v| {
         text(v.iter().map(Value::text).collect())
     })
     .of_strings(Strings::From(0)),
-    RowFunction::new("mysql_concat_ws", SOME, Gives::Text, |v| match v {
+    RowFunction::new("mysql_concat_ws", SOME, ReturnType::Text, |v| match v {
         [Value::Null, ..] | [] => Ok(Value::Null),
         [separator, parts @ ..] => {
             let parts: Vec<String> = parts
@@ -51,67 +51,68 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     })
     .of_strings(Strings::From(0))
     .seeing_nulls(),
-    RowFunction::new("mysql_substr", TWO_OR_THREE, Gives::Text, substring)
+    RowFunction::new("mysql_substr", TWO_OR_THREE, ReturnType::Text, substring)
         .of_strings(Strings::At(&[0])),
-    RowFunction::new("mysql_substring", TWO_OR_THREE, Gives::Text, substring)
+    RowFunction::new("mysql_substring", TWO_OR_THREE, ReturnType::Text, substring)
         .of_strings(Strings::At(&[0])),
-    RowFunction::new("mysql_mid", TWO_OR_THREE, Gives::Text, substring)
+    RowFunction::new("mysql_mid", TWO_OR_THREE, ReturnType::Text, substring)
         .of_strings(Strings::At(&[0])),
-    RowFunction::new("mysql_left", TWO, Gives::Text, |v| {
+    RowFunction::new("mysql_left", TWO, ReturnType::Text, |v| {
         text(first(&v[0].text(), v[1].integer()))
     })
     .of_strings(Strings::At(&[0])),
-    RowFunction::new("mysql_right", TWO, Gives::Text, |v| {
+    RowFunction::new("mysql_right", TWO, ReturnType::Text, |v| {
         let whole = v[0].text();
         let leave = whole.chars().count().saturating_sub(count(&v[1]));
         text(whole.chars().skip(leave).collect())
     })
     .of_strings(Strings::At(&[0])),
-    RowFunction::new("mysql_lpad", TWO_OR_THREE, Gives::Text, |v| {
+    RowFunction::new("mysql_lpad", TWO_OR_THREE, ReturnType::Text, |v| {
         pad(v, PadAt::Start)
     })
     .of_strings(Strings::At(&[0, 2])),
-    RowFunction::new("mysql_rpad", TWO_OR_THREE, Gives::Text, |v| {
+    RowFunction::new("mysql_rpad", TWO_OR_THREE, ReturnType::Text, |v| {
         pad(v, PadAt::End)
     })
     .of_strings(Strings::At(&[0, 2])),
-    RowFunction::new("mysql_repeat", TWO, Gives::Text, |v| {
+    RowFunction::new("mysql_repeat", TWO, ReturnType::Text, |v| {
         repeated(&v[0].text(), count(&v[1]))
     })
     .of_strings(Strings::At(&[0])),
-    RowFunction::new("mysql_space", ONE, Gives::Text, |v| {
+    RowFunction::new("mysql_space", ONE, ReturnType::Text, |v| {
         repeated(" ", count(&v[0]))
     })
     .of_strings(Strings::AnyBytes),
-    RowFunction::new("mysql_reverse", ONE, Gives::Text, |v| {
+    RowFunction::new("mysql_reverse", ONE, ReturnType::Text, |v| {
         text(v[0].text().chars().rev().collect())
     })
     .of_strings(Strings::At(&[0])),
-    RowFunction::new("mysql_upper", ONE, Gives::Text, |v| {
+    RowFunction::new("mysql_upper", ONE, ReturnType::Text, |v| {
         text(v[0].text().to_uppercase())
     })
     .of_strings(Strings::Letters),
-    RowFunction::new("mysql_lower", ONE, Gives::Text, |v| {
+    RowFunction::new("mysql_lower", ONE, ReturnType::Text, |v| {
         text(v[0].text().to_lowercase())
     })
     .of_strings(Strings::Letters),
-    RowFunction::new("mysql_locate", TWO_OR_THREE, Gives::Integer, locate)
+    RowFunction::new("mysql_locate", TWO_OR_THREE, ReturnType::Integer, locate)
         .of_strings(Strings::At(&[0, 1])),
-    RowFunction::new("mysql_replace", THREE, Gives::Text, replace).of_strings(Strings::From(0)),
-    RowFunction::new("mysql_trim", ONE_OR_TWO, Gives::Text, |v| {
+    RowFunction::new("mysql_replace", THREE, ReturnType::Text, replace)
+        .of_strings(Strings::From(0)),
+    RowFunction::new("mysql_trim", ONE_OR_TWO, ReturnType::Text, |v| {
         let what = trimmed_text(v);
         text(trim_end(trim_start(&v[0].text(), &what), &what).to_owned())
     })
     .of_strings(Strings::From(0)),
-    RowFunction::new("mysql_ltrim", ONE_OR_TWO, Gives::Text, |v| {
+    RowFunction::new("mysql_ltrim", ONE_OR_TWO, ReturnType::Text, |v| {
         text(trim_start(&v[0].text(), &trimmed_text(v)).to_owned())
     })
     .of_strings(Strings::From(0)),
-    RowFunction::new("mysql_rtrim", ONE_OR_TWO, Gives::Text, |v| {
+    RowFunction::new("mysql_rtrim", ONE_OR_TWO, ReturnType::Text, |v| {
         text(trim_end(&v[0].text(), &trimmed_text(v)).to_owned())
     })
     .of_strings(Strings::From(0)),
-    RowFunction::new("mysql_hex", ONE, Gives::Text, |v| {
+    RowFunction::new("mysql_hex", ONE, ReturnType::Text, |v| {
         text(match &v[0] {
             Value::Integer(integer) => in_base(*integer as u64, 16),
             Value::Double(number) => in_base(number.round() as i128 as u64, 16),
@@ -119,22 +120,22 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
         })
     })
     .of_strings(Strings::AnyBytes),
-    RowFunction::new("mysql_unhex", ONE, Gives::Bytes, |v| {
+    RowFunction::new("mysql_unhex", ONE, ReturnType::Bytes, |v| {
         Ok(unhex(&v[0].text()).map_or(Value::Null, Value::Bytes))
     })
     .of_strings(Strings::AnyBytes),
-    RowFunction::new("mysql_bin", ONE, Gives::Text, |v| {
+    RowFunction::new("mysql_bin", ONE, ReturnType::Text, |v| {
         text(in_base(v[0].integer() as u64, 2))
     })
     .of_strings(Strings::AnyBytes),
-    RowFunction::new("mysql_oct", ONE, Gives::Text, |v| {
+    RowFunction::new("mysql_oct", ONE, ReturnType::Text, |v| {
         text(in_base(v[0].integer() as u64, 8))
     })
     .of_strings(Strings::AnyBytes),
-    RowFunction::new("mysql_ascii", ONE, Gives::Integer, |v| {
+    RowFunction::new("mysql_ascii", ONE, ReturnType::Integer, |v| {
         integer(v[0].bytes().first().copied().unwrap_or(0).into())
     }),
-    RowFunction::new("mysql_ord", ONE, Gives::Integer, |v| {
+    RowFunction::new("mysql_ord", ONE, ReturnType::Integer, |v| {
         let first = match &v[0] {
             Value::Bytes(bytes) => bytes.iter().copied().take(1).collect(),
             other => first(&other.text(), 1).into_bytes(),
@@ -142,7 +143,7 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
         let number = |number: usize, byte: u8| number << 8 | usize::from(byte);
         integer(first.into_iter().fold(0, number))
     }),
-    RowFunction::new("mysql_char", SOME, Gives::Bytes, |v| {
+    RowFunction::new("mysql_char", SOME, ReturnType::Bytes, |v| {
         let numbers = v
             .iter()
             .filter(|value| !value.is_null())
@@ -151,7 +152,7 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     })
     .of_strings(Strings::AnyBytes)
     .seeing_nulls(),
-    RowFunction::new("mysql_elt", SOME, Gives::Text, |v| {
+    RowFunction::new("mysql_elt", SOME, ReturnType::Text, |v| {
         let chosen = usize::try_from(v[0].integer())
             .ok()
             .filter(|n| *n > 0)
@@ -162,7 +163,7 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     })
     .of_strings(Strings::From(1))
     .seeing_nulls(),
-    RowFunction::new("mysql_find_in_set", TWO, Gives::Integer, |v| {
+    RowFunction::new("mysql_find_in_set", TWO, ReturnType::Integer, |v| {
         let wanted = v[0].text();
         let list = v[1].text();
         let place = if list.is_empty() {
@@ -173,15 +174,20 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
         integer(place.map_or(0, |at| at + 1))
     })
     .of_strings(Strings::From(0)),
-    RowFunction::new("mysql_strcmp", TWO, Gives::Integer, |v| {
+    RowFunction::new("mysql_strcmp", TWO, ReturnType::Integer, |v| {
         Ok(Value::Integer(v[0].text().cmp(&v[1].text()) as i128))
     })
     .of_strings(Strings::From(0)),
-    RowFunction::new("mysql_insert", Takes(4, 4), Gives::Text, insert)
+    RowFunction::new("mysql_insert", Arity(4, 4), ReturnType::Text, insert)
         .of_strings(Strings::At(&[0, 3])),
-    RowFunction::new("mysql_substring_index", THREE, Gives::Text, substring_index)
-        .of_strings(Strings::At(&[0, 1])),
-    RowFunction::new("mysql_format", TWO, Gives::Text, |v| {
+    RowFunction::new(
+        "mysql_substring_index",
+        THREE,
+        ReturnType::Text,
+        substring_index,
+    )
+    .of_strings(Strings::At(&[0, 1])),
+    RowFunction::new("mysql_format", TWO, ReturnType::Text, |v| {
         text(grouped(&v[0], count(&v[1]).min(30)))
     })
     .of_strings(Strings::AnyBytes),
@@ -189,15 +195,19 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
 
 /// The engine's functions whose results it does not bound, bounded.
 pub(super) const BOUNDED: &[RowFunction] = &[
-    RowFunction::new("repeat", TWO, Gives::Text, |v| {
+    RowFunction::new("repeat", TWO, ReturnType::Text, |v| {
         repeated(&v[0].text(), count(&v[1]))
     })
     .of_strings(Strings::At(&[0])),
-    RowFunction::new("lpad", TWO_OR_THREE, Gives::Text, |v| pad(v, PadAt::Start))
-        .of_strings(Strings::At(&[0, 2])),
-    RowFunction::new("rpad", TWO_OR_THREE, Gives::Text, |v| pad(v, PadAt::End))
-        .of_strings(Strings::At(&[0, 2])),
-    RowFunction::new("replace", THREE, Gives::Text, replace).of_strings(Strings::From(0)),
+    RowFunction::new("lpad", TWO_OR_THREE, ReturnType::Text, |v| {
+        pad(v, PadAt::Start)
+    })
+    .of_strings(Strings::At(&[0, 2])),
+    RowFunction::new("rpad", TWO_OR_THREE, ReturnType::Text, |v| {
+        pad(v, PadAt::End)
+    })
+    .of_strings(Strings::At(&[0, 2])),
+    RowFunction::new("replace", THREE, ReturnType::Text, replace).of_strings(Strings::From(0)),
 ];
 
 fn text(text: String) -> Result<Value, String> {

@@ -10,64 +10,72 @@ use super::calendar::{
 use super::clock::Clock;
 use super::formatted::{formatted, week};
 use super::moment_text::{self, of_number};
-use super::row_function::{Gives, RowFunction, Takes};
+use super::row_function::{Arity, ReturnType, RowFunction};
 use super::str_to_date;
 use super::strings::Strings;
 use super::value::Value;
 
-const ONE: Takes = Takes(1, 1);
-const TWO: Takes = Takes(2, 2);
-const THREE: Takes = Takes(3, 3);
+const ONE: Arity = Arity(1, 1);
+const TWO: Arity = Arity(2, 2);
+const THREE: Arity = Arity(3, 3);
 
 /// A microsecond before the year 0.
 const BEFORE_ALL_TIMES: i64 = -DAYS_BEFORE_EPOCH * MICROS_OF_DAY - 1;
 
 pub(super) const FUNCTIONS: &[RowFunction] = &[
-    RowFunction::new("mysql_year", ONE, Gives::Integer, |v| part(v, |m| m.year)),
-    RowFunction::new("mysql_month", ONE, Gives::Integer, |v| part(v, |m| m.month)),
-    RowFunction::new("mysql_day", ONE, Gives::Integer, |v| part(v, |m| m.day)),
-    RowFunction::new("mysql_hour", ONE, Gives::Integer, |v| clock(v, |c| c.hours)),
-    RowFunction::new("mysql_minute", ONE, Gives::Integer, |v| {
+    RowFunction::new("mysql_year", ONE, ReturnType::Integer, |v| {
+        part(v, |m| m.year)
+    }),
+    RowFunction::new("mysql_month", ONE, ReturnType::Integer, |v| {
+        part(v, |m| m.month)
+    }),
+    RowFunction::new("mysql_day", ONE, ReturnType::Integer, |v| {
+        part(v, |m| m.day)
+    }),
+    RowFunction::new("mysql_hour", ONE, ReturnType::Integer, |v| {
+        clock(v, |c| c.hours)
+    }),
+    RowFunction::new("mysql_minute", ONE, ReturnType::Integer, |v| {
         clock(v, |c| c.minutes)
     }),
-    RowFunction::new("mysql_second", ONE, Gives::Integer, |v| {
+    RowFunction::new("mysql_second", ONE, ReturnType::Integer, |v| {
         clock(v, |c| c.seconds)
     }),
-    RowFunction::new("mysql_microsecond", ONE, Gives::Integer, |v| {
+    RowFunction::new("mysql_microsecond", ONE, ReturnType::Integer, |v| {
         clock(v, |c| c.micros)
     }),
     // EXTRACT's have the sign of the span.
-    RowFunction::new("mysql_extract_hour", ONE, Gives::Integer, |v| {
+    RowFunction::new("mysql_extract_hour", ONE, ReturnType::Integer, |v| {
         clock(v, |c| c.sign() * c.hours)
     }),
-    RowFunction::new("mysql_extract_minute", ONE, Gives::Integer, |v| {
+    RowFunction::new("mysql_extract_minute", ONE, ReturnType::Integer, |v| {
         clock(v, |c| c.sign() * c.minutes)
     }),
-    RowFunction::new("mysql_extract_second", ONE, Gives::Integer, |v| {
+    RowFunction::new("mysql_extract_second", ONE, ReturnType::Integer, |v| {
         clock(v, |c| c.sign() * c.seconds)
     }),
-    RowFunction::new("mysql_extract_microsecond", ONE, Gives::Integer, |v| {
+    RowFunction::new("mysql_extract_microsecond", ONE, ReturnType::Integer, |v| {
         clock(v, |c| c.sign() * c.micros)
     }),
-    RowFunction::new("mysql_quarter", ONE, Gives::Integer, |v| {
+    RowFunction::new("mysql_quarter", ONE, ReturnType::Integer, |v| {
         part(v, |m| (m.month + 2) / 3)
     }),
-    RowFunction::new("mysql_weekday", ONE, Gives::Integer, |v| {
+    RowFunction::new("mysql_weekday", ONE, ReturnType::Integer, |v| {
         part(v, Moment::weekday)
     }),
-    RowFunction::new("mysql_dayofweek", ONE, Gives::Integer, |v| {
+    RowFunction::new("mysql_dayofweek", ONE, ReturnType::Integer, |v| {
         part(v, |m| (m.weekday() + 1) % 7 + 1)
     }),
-    RowFunction::new("mysql_dayofyear", ONE, Gives::Integer, |v| {
+    RowFunction::new("mysql_dayofyear", ONE, ReturnType::Integer, |v| {
         part(v, Moment::day_of_year)
     }),
     // A mode that is NULL is 0.
-    RowFunction::new("mysql_week", Takes(1, 2), Gives::Integer, |v| {
+    RowFunction::new("mysql_week", Arity(1, 2), ReturnType::Integer, |v| {
         let mode = v.get(1).map_or(0, Value::integer);
         part(v, |m| week(m, mode as u8).1)
     })
     .seeing_nulls(),
-    RowFunction::new("mysql_yearweek", Takes(1, 2), Gives::Integer, |v| {
+    RowFunction::new("mysql_yearweek", Arity(1, 2), ReturnType::Integer, |v| {
         // Weeks of a year are counted from 1 here.
         let mode = v.get(1).map_or(0, Value::integer) as u8 | 2;
         part(v, |m| {
@@ -76,19 +84,19 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
         })
     })
     .seeing_nulls(),
-    RowFunction::new("mysql_to_days", ONE, Gives::Integer, |v| {
+    RowFunction::new("mysql_to_days", ONE, ReturnType::Integer, |v| {
         part(v, |m| m.days() + DAYS_BEFORE_EPOCH)
     }),
-    RowFunction::new("mysql_from_days", ONE, Gives::Date, |v| {
+    RowFunction::new("mysql_from_days", ONE, ReturnType::Date, |v| {
         date(v[0].integer() - i128::from(DAYS_BEFORE_EPOCH))
     }),
-    RowFunction::new("mysql_last_day", ONE, Gives::Date, |v| {
+    RowFunction::new("mysql_last_day", ONE, ReturnType::Date, |v| {
         match v[0].moment() {
             Some(m) => date((m.days() - m.day + days_of_month(m.year, m.month)).into()),
             None => Ok(Value::Null),
         }
     }),
-    RowFunction::new("mysql_makedate", TWO, Gives::Date, |v| {
+    RowFunction::new("mysql_makedate", TWO, ReturnType::Date, |v| {
         match (v[0].integer(), v[1].integer()) {
             (year @ 0..=9999, day @ 1..) => {
                 let year = if year < 100 {
@@ -101,28 +109,28 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
             _ => Ok(Value::Null),
         }
     }),
-    RowFunction::new("mysql_date", ONE, Gives::Date, |v| {
+    RowFunction::new("mysql_date", ONE, ReturnType::Date, |v| {
         v[0].moment()
             .map_or(Ok(Value::Null), |m| date(m.days().into()))
     }),
-    RowFunction::new("mysql_timestamp", ONE, Gives::Time, |v| {
+    RowFunction::new("mysql_timestamp", ONE, ReturnType::Time, |v| {
         Ok(v[0]
             .moment()
             .map_or(Value::Null, |m| Value::Time(m.to_micros())))
     }),
-    RowFunction::new("mysql_timestamp_plus", TWO, Gives::Time, |v| {
+    RowFunction::new("mysql_timestamp_plus", TWO, ReturnType::Time, |v| {
         match (v[0].moment(), Clock::of(&v[1])) {
             (Some(m), Some(span)) => time(i128::from(m.to_micros()) + i128::from(span.to_micros())),
             _ => Ok(Value::Null),
         }
     }),
     // What a number is where it is compared with a time: one that is none is before all of them, as MariaDB's zero date.
-    RowFunction::new("mysql_number_moment", ONE, Gives::Time, |v| {
+    RowFunction::new("mysql_number_moment", ONE, ReturnType::Time, |v| {
         let micros = v[0].moment().map_or(BEFORE_ALL_TIMES, Moment::to_micros);
         Ok(Value::Time(micros))
     }),
     // The present time, cut off behind so many digits of a second.
-    RowFunction::new("mysql_now", Takes(1, 2), Gives::Time, |v| {
+    RowFunction::new("mysql_now", Arity(1, 2), ReturnType::Time, |v| {
         let digits = v.get(1).map_or(0, Value::integer);
         let Some(unit) = unit_of_digits(digits) else {
             return Err(too_precise("NOW", digits));
@@ -133,7 +141,7 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
         }
     }),
     // What CAST makes of a value: rounded to so many digits of a second.
-    RowFunction::new("mysql_timestamp_cast", TWO, Gives::Time, |v| {
+    RowFunction::new("mysql_timestamp_cast", TWO, ReturnType::Time, |v| {
         let digits = v[1].integer();
         let Some(unit) = unit_of_digits(digits) else {
             return Err(too_precise("CAST", digits));
@@ -144,47 +152,55 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
             None => Ok(Value::Null),
         }
     }),
-    RowFunction::new("mysql_dayname", ONE, Gives::Text, |v| {
+    RowFunction::new("mysql_dayname", ONE, ReturnType::Text, |v| {
         named(v, |m| WEEKDAYS[m.weekday() as usize])
     })
     .of_strings(Strings::AnyBytes),
-    RowFunction::new("mysql_monthname", ONE, Gives::Text, |v| {
+    RowFunction::new("mysql_monthname", ONE, ReturnType::Text, |v| {
         named(v, |m| MONTHS[m.month as usize - 1])
     })
     .of_strings(Strings::AnyBytes),
-    RowFunction::new("mysql_time_to_sec", ONE, Gives::Integer, |v| {
+    RowFunction::new("mysql_time_to_sec", ONE, ReturnType::Integer, |v| {
         clock(v, Clock::whole_seconds)
     }),
-    RowFunction::new("mysql_unix_timestamp", ONE, Gives::SecondsAsGiven, |v| {
-        Ok(v[0].moment().map_or(Value::Null, unix_timestamp))
-    }),
+    RowFunction::new(
+        "mysql_unix_timestamp",
+        ONE,
+        ReturnType::SecondsAsGiven,
+        |v| Ok(v[0].moment().map_or(Value::Null, unix_timestamp)),
+    ),
     // Of what is known to have no fraction.
-    RowFunction::new("mysql_unix_seconds", ONE, Gives::Integer, |v| {
+    RowFunction::new("mysql_unix_seconds", ONE, ReturnType::Integer, |v| {
         Ok(v[0].moment().map_or(Value::Null, unix_timestamp))
     }),
-    RowFunction::new("mysql_from_unixtime", ONE, Gives::Time, from_unixtime),
-    RowFunction::new("mysql_date_format", TWO, Gives::Text, |v| {
+    RowFunction::new("mysql_from_unixtime", ONE, ReturnType::Time, from_unixtime),
+    RowFunction::new("mysql_date_format", TWO, ReturnType::Text, |v| {
         match v[0].moment() {
             Some(moment) => Ok(Value::Text(formatted(moment, &v[1].text()))),
             None => Ok(Value::Null),
         }
     }),
-    RowFunction::new("mysql_str_to_date", TWO, Gives::Time, |v| {
+    RowFunction::new("mysql_str_to_date", TWO, ReturnType::Time, |v| {
         let read = str_to_date::parse(&v[0].text(), &v[1].text());
         Ok(read.map_or(Value::Null, |m| Value::Time(m.to_micros())))
     }),
-    RowFunction::new("mysql_str_to_time", TWO, Gives::TimeOfDay, |v| {
+    RowFunction::new("mysql_str_to_time", TWO, ReturnType::TimeOfDay, |v| {
         let read = str_to_date::parse_time(&v[0].text(), &v[1].text());
         Ok(read.map_or(Value::Null, Value::TimeOfDay))
     }),
-    RowFunction::new("mysql_convert_tz", THREE, Gives::Time, convert_tz),
-    RowFunction::new("mysql_date_add", THREE, Gives::DateAsGiven, |v| {
+    RowFunction::new("mysql_convert_tz", THREE, ReturnType::Time, convert_tz),
+    RowFunction::new("mysql_date_add", THREE, ReturnType::DateAsGiven, |v| {
         moved(v, TimeOfDay::AsGiven)
     }),
-    RowFunction::new("mysql_time_add", THREE, Gives::TimeAsGiven, |v| {
+    RowFunction::new("mysql_time_add", THREE, ReturnType::TimeAsGiven, |v| {
         moved(v, TimeOfDay::Always)
     }),
-    RowFunction::new("mysql_timestampdiff", THREE, Gives::Integer, timestampdiff),
+    RowFunction::new(
+        "mysql_timestampdiff",
+        THREE,
+        ReturnType::Integer,
+        timestampdiff,
+    ),
 ];
 
 /// A time of one time zone in another. Zones are offsets such as `+05:30`, or UTC; those with names are not known, and give NULL, as
