@@ -82,6 +82,17 @@ def cluster(meridian: Meridian, data: Path, tmp_path: Path) -> Iterator[Cluster]
         yield cluster
 
 
+@pytest.fixture(scope="module")
+def calm(meridian: Meridian, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The same with a data directory of its own, for tests that leave members and tables as they are."""
+    directory = tmp_path_factory.mktemp("calm")
+    copy = Path(shutil.copytree(data, directory / "data"))
+    # Another one's name and settings.
+    (copy / "cluster.json").unlink(missing_ok=True)
+    with cluster_of(meridian, directory / "cluster", copy) as cluster:
+        yield cluster
+
+
 def ask(server: Server, statement: str, **options: object) -> list[tuple[object, ...]]:
     """The rows of a statement."""
     with server.connect(database="sky", **options) as connection, connection.cursor() as cursor:
@@ -98,31 +109,31 @@ def check_all(cluster: Cluster, expected: dict[str, list[tuple[object, ...]]]) -
 # What is answered.
 
 
-def test_answers_are_those_of_a_server_alone(cluster: Cluster, expected: dict[str, list[tuple[object, ...]]]) -> None:
+def test_answers_are_those_of_a_server_alone(calm: Cluster, expected: dict[str, list[tuple[object, ...]]]) -> None:
     for _ in range(3):
-        check_all(cluster, expected)
-    pieces = cluster.pieces()
+        check_all(calm, expected)
+    pieces = calm.pieces()
     assert all(count > 0 for count in pieces.values()), pieces
-    plan = ask(cluster.server, f"EXPLAIN ANALYZE {STATEMENTS[1]}")
+    plan = ask(calm.server, f"EXPLAIN ANALYZE {STATEMENTS[1]}")
     assert "pieces of worker w" in str(plan)
-    (summary,) = [text for name, text in ask(cluster.server, f"EXPLAIN {STATEMENTS[1]}") if name == "summary"]
+    (summary,) = [text for name, text in ask(calm.server, f"EXPLAIN {STATEMENTS[1]}") if name == "summary"]
     assert re.search(r"^pieces sent to workers: w\d \d+, w\d \d+, w\d \d+$", str(summary), re.MULTILINE), summary
-    (summary,) = [text for name, text in ask(cluster.server, f"EXPLAIN {STATEMENTS[7]}") if name == "summary"]
+    (summary,) = [text for name, text in ask(calm.server, f"EXPLAIN {STATEMENTS[7]}") if name == "summary"]
     assert "pieces sent to workers: w" in str(summary), "the subquery's phase goes to workers"
 
 
-def test_a_mistake_of_a_statement_is_told_as_by_a_server_alone(cluster: Cluster, meridian: Meridian, data: Path) -> None:
+def test_a_mistake_of_a_statement_is_told_as_by_a_server_alone(calm: Cluster, meridian: Meridian, data: Path) -> None:
     statement = "SELECT SUM(9223372036854775807 + version) FROM Star"
     told = []
     with serving(meridian, data) as alone:
-        for server in (alone, cluster.server):
+        for server in (alone, calm.server):
             with pytest.raises(pymysql.err.Error) as raised:
                 ask(server, statement)
             told.append(raised.value.args)
     assert told[0] == told[1]
 
 
-def test_values_of_rows_are_warned_of_wherever_they_are_read(cluster: Cluster, meridian: Meridian, data: Path) -> None:
+def test_values_of_rows_are_warned_of_wherever_they_are_read(calm: Cluster, meridian: Meridian, data: Path) -> None:
     """What workers computed with was converted without a word."""
 
     def warnings(server: Server) -> list[tuple[object, ...]]:
@@ -133,12 +144,12 @@ def test_values_of_rows_are_warned_of_wherever_they_are_read(cluster: Cluster, m
 
     with serving(meridian, data) as alone:
         expected = warnings(alone)
-    assert len(expected) > 100 and warnings(cluster.server) == expected
+    assert len(expected) > 100 and warnings(calm.server) == expected
 
 
-def test_submitted_queries_run_at_workers(cluster: Cluster, expected: dict[str, list[tuple[object, ...]]]) -> None:
-    before = sum(cluster.pieces().values())
-    with cluster.server.connect(database="sky", autocommit=True) as connection, connection.cursor() as cursor:
+def test_submitted_queries_run_at_workers(calm: Cluster, expected: dict[str, list[tuple[object, ...]]]) -> None:
+    before = sum(calm.pieces().values())
+    with calm.server.connect(database="sky", autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute(f"SUBMIT {STATEMENTS[2]}")
         (number, *_), *_ = cursor.fetchall()
 
@@ -155,12 +166,12 @@ def test_submitted_queries_run_at_workers(cluster: Cluster, expected: dict[str, 
         assert sum(done for _, _, done, *_ in milestones) == cursor.fetchall()[0][0]
         assert any(runner.startswith("w") for runner, *_ in milestones), milestones
         assert all(sent <= (started or sent) <= (committed or started or sent) for *_, sent, started, committed in milestones)
-    wait_until(lambda: sum(cluster.pieces().values()) > before, 10, "workers tell of the pieces")
+    wait_until(lambda: sum(calm.pieces().values()) > before, 10, "workers tell of the pieces")
 
 
-def test_killing_a_query_ends_it_at_the_workers(cluster: Cluster) -> None:
+def test_killing_a_query_ends_it_at_the_workers(calm: Cluster) -> None:
     statement = "SELECT COUNT(*) FROM Star a, Star b WHERE scisql_angSep(a.ra, a.`dec`, b.ra, b.`dec`) < 60"
-    with cluster.server.connect(database="sky") as connection:
+    with calm.server.connect(database="sky") as connection:
         raised: list[BaseException] = []
 
         def run() -> None:
@@ -173,10 +184,10 @@ def test_killing_a_query_ends_it_at_the_workers(cluster: Cluster) -> None:
         thread = threading.Thread(target=run)
         thread.start()
         time.sleep(2)
-        ask(cluster.server, f"KILL QUERY {connection.thread_id()}")
+        ask(calm.server, f"KILL QUERY {connection.thread_id()}")
         thread.join(timeout=10)
         assert raised and raised[0].args[0] == 1317
-    wait_until(lambda: all(is_idle(worker.process.pid) for worker in cluster.workers.values()), 10, "workers are idle")
+    wait_until(lambda: all(is_idle(worker.process.pid) for worker in calm.workers.values()), 10, "workers are idle")
 
 
 def is_idle(pid: int) -> bool:
@@ -394,28 +405,28 @@ def refused(port: int, path: str, authorization: str | None) -> int:
     return connection.getresponse().status
 
 
-def test_nobody_is_let_in_without_the_secret(cluster: Cluster) -> None:
-    front_end = int(cluster.address.rsplit(":", 1)[1])
-    secret = cluster.secret.read_text().strip()
-    ports = [(front_end, "/status"), (front_end, "/parts/1/manifest"), (cluster.workers["w0"].port, "/shares")]
-    for port, path in [*ports, (cluster.workers["w1"].port, "/parts/1/files/0"), (front_end, "/nothing")]:
+def test_nobody_is_let_in_without_the_secret(calm: Cluster) -> None:
+    front_end = int(calm.address.rsplit(":", 1)[1])
+    secret = calm.secret.read_text().strip()
+    ports = [(front_end, "/status"), (front_end, "/parts/1/manifest"), (calm.workers["w0"].port, "/shares")]
+    for port, path in [*ports, (calm.workers["w1"].port, "/parts/1/files/0"), (front_end, "/nothing")]:
         for wrong in (None, "Bearer", "Bearer x", f"Bearer {secret}0", f"bearer {secret}", f"Basic {secret}"):
             assert refused(port, path, wrong) == 401, (path, wrong)
     assert refused(front_end, "/status", f"Bearer {secret}") == 200
-    assert refused(cluster.workers["w0"].port, "/shares", f"Bearer {secret}") == 400
+    assert refused(calm.workers["w0"].port, "/shares", f"Bearer {secret}") == 400
 
 
-def test_damaged_shares_and_reports_are_refused(cluster: Cluster) -> None:
-    headers = {"Authorization": f"Bearer {cluster.secret.read_text().strip()}"}
+def test_damaged_shares_and_reports_are_refused(calm: Cluster) -> None:
+    headers = {"Authorization": f"Bearer {calm.secret.read_text().strip()}"}
     rng = random.Random(3)
     bodies = [b"", b"\xff\xff\xff\xff", b"\x02\x00\x00\x00{}", *(rng.randbytes(rng.randrange(200)) for _ in range(200))]
-    for port, path in ((cluster.workers["w0"].port, "/shares"), (int(cluster.address.rsplit(":", 1)[1]), "/members/x")):
+    for port, path in ((calm.workers["w0"].port, "/shares"), (int(calm.address.rsplit(":", 1)[1]), "/members/x")):
         for body in bodies:
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
             connection.request("POST", path, body=body, headers=headers)
             response = connection.getresponse()
             assert response.status in (400, 409) and response.read(), (path, body)
-    assert [worker["name"] for worker in cluster.status()["workers"]] == ["w0", "w1", "w2"]
+    assert [worker["name"] for worker in calm.status()["workers"]] == ["w0", "w1", "w2"]
 
 
 def said(meridian: Meridian, *words: object) -> str:
@@ -425,7 +436,7 @@ def said(meridian: Meridian, *words: object) -> str:
     return outcome.complaint
 
 
-def test_what_cannot_be_a_cluster_is_told(meridian: Meridian, data: Path, tmp_path: Path, cluster: Cluster) -> None:
+def test_what_cannot_be_a_cluster_is_told(meridian: Meridian, data: Path, tmp_path: Path, calm: Cluster) -> None:
     serve = ("serve", "--data", data, "--mysql", "127.0.0.1:0", "--http", "off")
     assert "--cluster-secret" in said(meridian, *serve, "--cluster", "127.0.0.1:0")
     secret = tmp_path / "secret"
@@ -437,10 +448,10 @@ def test_what_cannot_be_a_cluster_is_told(meridian: Meridian, data: Path, tmp_pa
     assert "chmod 600" in said(meridian, *serve, "--cluster", "127.0.0.1:0", "--cluster-secret", secret)
     secret.chmod(0o600)
     assert "--insecure" in said(meridian, *serve, "--cluster", "0.0.0.0:0", "--cluster-secret", secret)
-    worker = ("worker", "--join", cluster.address, "--cluster-secret")
+    worker = ("worker", "--join", calm.address, "--cluster-secret")
     assert "no address of a front end" in said(meridian, "worker", "--join", "nonsense", "--data", tmp_path / "w", "--cluster-secret", secret)
-    assert "another worker uses it" in said(meridian, *worker, secret, "--data", cluster.workers["w0"].directory)
-    assert "401" in said(meridian, "cluster", "status", "--cluster", cluster.address, "--cluster-secret", secret)
+    assert "another worker uses it" in said(meridian, *worker, secret, "--data", calm.workers["w0"].directory)
+    assert "401" in said(meridian, "cluster", "status", "--cluster", calm.address, "--cluster-secret", secret)
     assert "cannot be reached" in said(meridian, "cluster", "status", "--cluster", "127.0.0.1:1", "--cluster-secret", secret)
 
 
@@ -535,8 +546,8 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def test_the_status_is_a_table_for_people(cluster: Cluster) -> None:
-    text = cluster.command("status").text
+def test_the_status_is_a_table_for_people(calm: Cluster) -> None:
+    text = calm.command("status").text
     assert re.search(r"^worker +address +state +silent +threads +files +to get +time left +disk +free +pieces$", text, re.MULTILINE)
     assert len(re.findall(r"^w\d +127\.0\.0\.1:\d+ +live ", text, re.MULTILINE)) == 3
     assert "has its 2 replicas" in text
