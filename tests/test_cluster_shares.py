@@ -80,7 +80,15 @@ def gauges(server: Server, name: str) -> dict[str, float]:
 
 def settled(cluster: Cluster, name: str) -> dict[str, float]:
     """The same when all workers have reported what they have done."""
-    time.sleep(2.5)
+    # The first report may have been on its way.
+    for _ in range(2):
+        since = time.monotonic()
+
+        def have_reported(since: float = since) -> bool:
+            passed = time.monotonic() - since
+            return all(worker["silent_seconds"] < passed for worker in cluster.status()["workers"])
+
+        wait_until(have_reported, 60, "all workers have reported")
     return gauges(cluster.server, f"meridian_cluster_worker_{name}")
 
 
