@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,40 @@ from queries import Case
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SHARED_DATA = REPOSITORY.parent / "shared" / "data"
+# The seconds that each file of tests takes, to the nearest ten; those that are not in it take less.
+FILE_SECONDS = Path(__file__).parent / "file_seconds.json"
+# How many files the summary names.
+SLOWEST = 20
+
+seconds_taken: Counter[str] = Counter()
+
+
+def file_of(nodeid: str) -> str:
+    """The file of a test, below this directory."""
+    return nodeid.split("::")[0].removeprefix("tests/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the files that take longest first: several processes take a file each, and none is left alone with a long one at the end."""
+    seconds = json.loads(FILE_SECONDS.read_text())
+    items.sort(key=lambda item: -seconds.get(file_of(item.nodeid), 0))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Adds up what the tests of each file take, fixtures included."""
+    seconds_taken[file_of(report.nodeid)] += report.duration
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tells where the time went; MERIDIAN_WRITE_SECONDS=1 has it written down for the order of later runs."""
+    if len(seconds_taken) > 1:
+        terminalreporter.section("slowest files")
+        for name, seconds in seconds_taken.most_common(SLOWEST):
+            terminalreporter.write_line(f"{seconds:8.1f}s {name}")
+    if os.environ.get("MERIDIAN_WRITE_SECONDS"):
+        known = json.loads(FILE_SECONDS.read_text()) | {name: round(seconds, -1) for name, seconds in seconds_taken.items()}
+        known = {name: int(seconds) for name, seconds in sorted(known.items(), key=lambda it: (-it[1], it[0])) if seconds}
+        FILE_SECONDS.write_text(json.dumps(known, indent=2) + "\n")
 
 
 def binary_path() -> Path:
