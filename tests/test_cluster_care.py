@@ -196,7 +196,7 @@ def test_what_add_says_adds_a_worker(meridian: Meridian, data: Path, tmp_path: P
         taken = cluster.command("add", "w1", "--directory", cluster.certificates)
         assert taken.status == 1 and "runs at 127.0.0.1:" in taken.complaint, taken
         wrong = cluster.command("add", "w9", "--directory", tmp_path)
-        assert wrong.status == 1 and "there is no authority in " in wrong.complaint, wrong
+        assert wrong.status == 1 and "there is no authority (ca.key) here" in wrong.complaint, wrong
         assert not list(tmp_path.glob("*.pem"))
         assert "meridian cluster init --directory AUTHORITY w9" in cluster.command("add", "w9").text
         outcome = cluster.command("add", "w9", "--directory", cluster.certificates)

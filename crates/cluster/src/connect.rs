@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::credentials::Credentials;
 use crate::listen::tune;
-use crate::tls::{Role, of_client};
+use crate::tls::{Role, WatchedStream, of_client};
 
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(3);
@@ -40,9 +40,17 @@ pub(crate) async fn connect(
         return Ok(Box::new(stream));
     };
     let name = role.server_name().ok_or("has no name for TLS")?;
-    let handshake = certificates.connector().connect(name, stream);
+    let loaded = certificates.loaded();
+    let handshake = loaded.connector().connect(name, stream);
     match timeout(HANDSHAKE, handshake).await {
-        Ok(Ok(stream)) => Ok(Box::new(stream)),
+        Ok(Ok(stream)) => {
+            let shown = stream.get_ref().1.peer_certificates();
+            let shown = { shown.into_iter().flatten() }
+                .map(|it| it.clone().into_owned())
+                .collect();
+            let refused = Arc::clone(certificates).until_refused(loaded, shown);
+            Ok(Box::new(WatchedStream::new(stream, address, refused)))
+        }
         Ok(Err(error)) => Err(of_client(&error).unwrap_or_else(|| {
             format!("closed the connection before there was TLS ({error}): its log may say why")
         })),

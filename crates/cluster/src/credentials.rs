@@ -41,6 +41,14 @@ impl Credentials {
         })
     }
 
+    /// When the member's certificate ends, in seconds since 1970; none if it has none, or that does not end.
+    pub fn ends(&self) -> Option<u64> {
+        match self {
+            Self::Secret(_) => None,
+            Self::Tls(certificates) => certificates.ends(),
+        }
+    }
+
     /// Whether what members say to each other is encrypted.
     pub fn is_encrypted(&self) -> bool {
         matches!(self, Self::Tls(_))

@@ -9,8 +9,8 @@
 //! May depend on `engine` and `queries`. Invariants: rows count only if their piece's frame says that they are all, and each piece
 //! counts once; a replica, and the front end's own copy, is given up only when the
 //! workers that shall hold the file do, whichever of several front ends leads; a worker opens no file that a plan names;
-//! nobody is let in at any port who neither knows the secret nor, in TLS, shows a certificate of the cluster's authority, and with a
-//! certificate nobody does more than its role may. Knows nothing of SQL text or of clients' protocols.
+//! nobody is let in at any port who neither knows the secret nor, in TLS, shows a certificate of the cluster's authority that is not revoked, and
+//! with a certificate nobody does more than its role may. Knows nothing of SQL text or of clients' protocols.
 
 mod client;
 #[cfg(test)]
@@ -35,7 +35,7 @@ pub use error::ClusterError;
 pub use front_end::{ClusterOptions, FrontEnd, KeptFiles};
 pub use operator::Operator;
 pub use secret::Secret;
-pub use tls::{Authority, Role, certified_name};
+pub use tls::{Authority, RevokedCertificate, Role, certified_name};
 pub use worker::{Worker, WorkerOptions};
 
 /// A random number.

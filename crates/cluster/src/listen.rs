@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::http::Request;
-use futures::FutureExt;
+use futures::future::{BoxFuture, FutureExt};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -17,7 +17,6 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -25,7 +24,7 @@ use tracing::{debug, warn};
 
 use crate::ClusterError;
 use crate::credentials::{Caller, Credentials};
-use crate::tls::{MemberName, of_server};
+use crate::tls::{Certificates, MemberName, in_words, of_server};
 
 /// Binds an address, `host:port`. It has to be one of this machine if others may not reach it.
 pub(crate) async fn bind(address: &str, may_be_reached: bool) -> Result<TcpListener, ClusterError> {
@@ -83,7 +82,14 @@ pub(crate) async fn serve(
     credentials: &Credentials,
     stop: CancellationToken,
 ) {
-    serve_patiently(listener, router, credentials, stop, HEAD_TIMEOUT).await;
+    let served = serve_patiently(listener, router, credentials, stop, HEAD_TIMEOUT);
+    match credentials {
+        Credentials::Secret(_) => served.await,
+        Credentials::Tls(certificates) => tokio::select! {
+            () = served => {}
+            () = certificates.keep_looking() => {}
+        },
+    }
 }
 
 async fn serve_patiently(
@@ -118,12 +124,10 @@ async fn serve_patiently(
         let served = match credentials {
             Credentials::Secret(_) => serve_connection(stream, router, None, patience).boxed(),
             Credentials::Tls(certificates) => {
-                let (acceptor, rejected) = (certificates.acceptor(), Arc::clone(&rejected));
+                let (certificates, rejected) = (Arc::clone(certificates), Arc::clone(&rejected));
                 async move {
-                    match accept(acceptor, stream, patience).await {
-                        Ok((stream, caller)) => {
-                            serve_connection(stream, router, Some(caller), patience).await;
-                        }
+                    match accept(certificates, stream, patience).await {
+                        Ok(accepted) => accepted.serve(address.ip(), router, patience).await,
                         Err(why) => rejected.tell(address.ip(), why),
                     }
                 }
@@ -164,18 +168,47 @@ async fn serve_connection(
 /// How long a process that was refused may take to read why.
 const LINGER: Duration = Duration::from_secs(2);
 
+/// A connection in TLS.
+struct AcceptedConnection {
+    stream: TlsStream<TcpStream>,
+    members: Vec<MemberName>,
+    /// Ends when the certificate that the other side has shown is not trusted any more, and says why.
+    refused: BoxFuture<'static, String>,
+}
+
+impl AcceptedConnection {
+    /// Answers its requests as long as the other side is trusted.
+    async fn serve(self, address: IpAddr, router: Router, patience: Duration) {
+        let member = in_words(&self.members);
+        let caller = Caller::Certified(self.members.into());
+        tokio::select! {
+            () = serve_connection(self.stream, router, Some(caller), patience) => {}
+            why = self.refused => {
+                warn!(%address, "a connection to the port of the cluster is cut: the certificate of {member} {why}");
+            }
+        }
+    }
+}
+
 /// Makes a connection one in TLS, and says whose it is. `None` is no news: it has ended before it has said anything wrong.
 async fn accept(
-    acceptor: TlsAcceptor,
+    certificates: Arc<Certificates>,
     stream: TcpStream,
     patience: Duration,
-) -> Result<(TlsStream<TcpStream>, Caller), Option<String>> {
-    let handshake = acceptor.accept(stream).into_fallible();
+) -> Result<AcceptedConnection, Option<String>> {
+    let loaded = certificates.loaded();
+    let handshake = loaded.acceptor().accept(stream).into_fallible();
     match timeout(patience, handshake).await {
         Ok(Ok(stream)) => {
             let shown = stream.get_ref().1.peer_certificates();
-            let names = shown.and_then(<[_]>::first).map(MemberName::all_of);
-            Ok((stream, Caller::Certified(names.unwrap_or_default().into())))
+            let shown: Vec<_> = { shown.into_iter().flatten() }
+                .map(|it| it.clone().into_owned())
+                .collect();
+            Ok(AcceptedConnection {
+                stream,
+                members: shown.first().map(MemberName::all_of).unwrap_or_default(),
+                refused: certificates.until_refused(loaded, shown).boxed(),
+            })
         }
         Ok(Err((error, mut stream))) => {
             // With bytes that nobody has read, its end would take the alert away that says why.

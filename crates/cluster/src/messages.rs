@@ -70,6 +70,9 @@ pub struct MemberReport {
     pub shares: u64,
     /// Plans that it has decoded since it started: one for all shares of a phase.
     pub plans_decoded: u64,
+    /// When its certificate ends, in seconds since 1970; none if it has none, or that does not end.
+    #[serde(default)]
+    pub certificate_ends: Option<u64>,
 }
 
 /// What a front end says to a worker.
@@ -257,6 +260,9 @@ pub struct WorkerStatus {
     pub damaged: u64,
     /// Why it last could not get a file, if it still cannot.
     pub trouble: Option<String>,
+    /// When its certificate ends, in seconds since 1970; none if it has none, or that does not end.
+    #[serde(default)]
+    pub certificate_ends: Option<u64>,
 }
 
 /// Tables, by their names, whose case does not count.

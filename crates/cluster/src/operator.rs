@@ -6,7 +6,7 @@ use crate::ClusterError;
 use crate::client::MemberClient;
 use crate::credentials::{CredentialFiles, Credentials};
 use crate::messages::{ClusterStatus, ScrubRequest, ScrubStatus};
-use crate::tls::Role;
+use crate::tls::{Role, ending};
 
 /// Who may ask a front end.
 pub(crate) const OPERATORS: &[Role] = &[Role::Operator, Role::FrontEnd];
@@ -120,7 +120,13 @@ impl Operator {
     async fn request(&self, method: Method, path: &str) -> Result<ClusterStatus, ClusterError> {
         let none: Option<&()> = None;
         let (role, address) = (Role::FrontEnd, &self.address);
-        self.client.json(method, role, address, path, none).await
+        let asked = self.client.json(method, role, address, path, none);
+        let mut status: ClusterStatus = asked.await?;
+        if let Some(ends) = ending(self.client.credentials().ends()) {
+            let warning = format!("the certificate of the operator {ends}");
+            status.warnings.push(warning);
+        }
+        Ok(status)
     }
 }
 

@@ -11,8 +11,6 @@ use crate::cluster_commands::FrontEndArguments;
 use crate::console::tell;
 use crate::failure::Failure;
 
-/// The key of an authority, in its directory.
-const AUTHORITY_KEY: &str = "ca.key";
 /// Days for which the certificate is valid.
 const DAYS: u32 = 365;
 
@@ -89,13 +87,7 @@ fn addresses(status: &ClusterStatus, asked: &str) -> String {
 
 /// The directory of the worker's certificate, which is made if there is none.
 fn member(directory: &Path, name: &str) -> Result<PathBuf, Failure> {
-    if !directory.join(AUTHORITY_KEY).exists() {
-        return Err(Failure::new(format!(
-            "there is no authority in {}: give the directory that `meridian cluster init` has made",
-            directory.display()
-        )));
-    }
-    let authority = Authority::open(directory)?;
+    let authority = Authority::existing(directory)?;
     let members = authority.members()?;
     match members.contains(&(Role::Worker, name.to_owned())) {
         true => Ok(directory.join(name)),

@@ -14,6 +14,7 @@ use crate::cluster_credentials::CredentialArguments;
 use crate::cluster_demo::{self, DemoArguments};
 use crate::cluster_init::{self, InitArguments};
 use crate::cluster_repair::{self, RepairArguments, Wait};
+use crate::cluster_revoke::{self, RevokeArguments};
 use crate::cluster_scrub::{self, ScrubArguments};
 use crate::console::tell;
 use crate::failure::Failure;
@@ -45,6 +46,8 @@ pub enum ClusterCommand {
     Scrub(ScrubArguments),
     /// Make a certificate authority, and the certificates of members, which then speak TLS.
     Init(InitArguments),
+    /// Revoke the certificates of members whose keys are lost or stolen: all others refuse them once they have the list.
+    Revoke(RevokeArguments),
     /// Try a cluster on this machine: a front end and three workers of a data directory, until Ctrl-C.
     Demo(DemoArguments),
 }
@@ -105,6 +108,7 @@ pub fn run(command: ClusterCommand) -> Result<(), Failure> {
     match command {
         ClusterCommand::Demo(arguments) => cluster_demo::run(&arguments),
         ClusterCommand::Init(arguments) => cluster_init::run(&arguments),
+        ClusterCommand::Revoke(arguments) => cluster_revoke::run(&arguments),
         ClusterCommand::Status(arguments) => {
             let status = runtime.block_on(arguments.front_end.operator()?.status())?;
             match arguments.format {

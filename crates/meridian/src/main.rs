@@ -21,6 +21,7 @@ mod cluster_demo;
 mod cluster_init;
 mod cluster_progress;
 mod cluster_repair;
+mod cluster_revoke;
 mod cluster_scrub;
 mod compact;
 mod console;

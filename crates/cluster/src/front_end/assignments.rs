@@ -348,6 +348,7 @@ mod tests {
                 pieces: 0,
                 shares: 0,
                 plans_decoded: 0,
+                certificate_ends: None,
             },
             heard: Instant::now(),
             holdings: Arc::new(HashMap::from([(PART, files)])),

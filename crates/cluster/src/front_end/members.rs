@@ -195,6 +195,7 @@ mod tests {
             pieces: 0,
             shares: 0,
             plans_decoded: 0,
+            certificate_ends: None,
         }
     }
 

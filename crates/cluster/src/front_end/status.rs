@@ -6,6 +6,7 @@ use super::members::SILENT_AFTER;
 use super::several::Several;
 use super::{FrontEnd, Member, lock};
 use crate::messages::{ClusterStatus, WorkerStatus};
+use crate::tls::ending;
 
 impl FrontEnd {
     /// The workers, and how far the files are from having their replicas.
@@ -55,6 +56,12 @@ impl FrontEnd {
             Some(format!("{}: {trouble}", it.name))
         });
         warnings.extend(troubled);
+        let own = ending(self.client.credentials().ends());
+        warnings.extend(own.map(|ends| format!("the certificate of this front end {ends}")));
+        warnings.extend(workers.iter().filter_map(|it| {
+            let ends = ending(it.certificate_ends)?;
+            Some(format!("the certificate of the worker {} {ends}", it.name))
+        }));
         ClusterStatus {
             archive: self.settings.archive().to_owned(),
             replicas: self.options.replicas,
@@ -119,6 +126,7 @@ impl FrontEnd {
             plans_decoded: report.plans_decoded,
             damaged: report.damaged,
             trouble: report.trouble.clone(),
+            certificate_ends: report.certificate_ends,
         }
     }
 }

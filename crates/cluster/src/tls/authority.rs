@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   DIR/ca.pem, ca.key          the authority; the key makes members, and no member needs it
-//!   DIR/NAME/ca.pem             what a member is given with --cluster-tls: whom it trusts,
+//!   DIR/NAME/ca.pem, crl.pem    what a member is given with --cluster-tls: whom it trusts,
 //!            cert.pem, key.pem  and who it is
 //! ```
 //!
@@ -27,9 +27,9 @@ use super::{AUTHORITY, CERTIFICATE, KEY};
 use crate::ClusterError;
 
 const AUTHORITY_KEY: &str = "ca.key";
-const DAY: Duration = Duration::from_secs(86_400);
+pub(super) const DAY: Duration = Duration::from_secs(86_400);
 /// How long the authority's own certificate is valid.
-const AUTHORITY_DAYS: u32 = 3650;
+pub(super) const AUTHORITY_DAYS: u32 = 3650;
 /// Clocks of the members may differ by so much.
 const CLOCK_SKEW: Duration = Duration::from_secs(3600);
 
@@ -42,6 +42,22 @@ pub struct Authority {
 }
 
 impl Authority {
+    /// Opens the authority in a directory, where there is one.
+    ///
+    /// # Errors
+    /// There is none, a file cannot be read or written, or the key is damaged.
+    pub fn existing(dir: &Path) -> Result<Self, ClusterError> {
+        match dir.join(AUTHORITY_KEY).exists() {
+            true => Self::open(dir),
+            false => Err(failed(
+                dir,
+                format!(
+                    "there is no authority ({AUTHORITY_KEY}) here: give the directory that `meridian cluster init` has made"
+                ),
+            )),
+        }
+    }
+
     /// Opens the authority in a directory, or makes one if there is none.
     ///
     /// # Errors
@@ -89,16 +105,26 @@ impl Authority {
         self.is_new
     }
 
-    /// The names of members that have certificates.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(super) fn key(&self) -> &KeyPair {
+        &self.key
+    }
+
+    /// The names of members that have certificates which are not revoked.
     ///
     /// # Errors
-    /// The directory cannot be read.
+    /// The directory or the list of revoked certificates cannot be read.
     pub fn members(&self) -> Result<Vec<(Role, String)>, ClusterError> {
         let io = |error: std::io::Error| failed(&self.dir, error.to_string());
         let mut members = Vec::new();
         for entry in fs::read_dir(&self.dir).map_err(io)? {
             let path = entry.map_err(io)?.path().join(CERTIFICATE);
-            if let Ok(certificate) = CertificateDer::from_pem_file(&path) {
+            if let Ok(certificate) = CertificateDer::from_pem_file(&path)
+                && !self.is_revoked(&certificate)?
+            {
                 let names = MemberName::all_of(&certificate).into_iter();
                 members.extend(names.map(|it| (it.role, it.name)));
             }
@@ -108,7 +134,7 @@ impl Authority {
     }
 
     /// Makes the certificate of a member, valid for so many days, in the directory that is returned. One that is there is replaced, with its
-    /// key, if it may be.
+    /// key, if it may be or is revoked.
     ///
     /// # Errors
     /// The name cannot be one, there is a certificate already, or a file cannot be written.
@@ -121,25 +147,41 @@ impl Authority {
     ) -> Result<PathBuf, ClusterError> {
         let dir = self.dir.join(name);
         let member = MemberName::new(role, name).map_err(|why| failed(&self.dir, why))?;
-        if !replace && dir.join(CERTIFICATE).exists() {
-            let why = "there is a certificate already: --renew makes another in its place";
-            return Err(failed(&dir, why.to_owned()));
+        let former = dir.join(CERTIFICATE);
+        if former.exists() {
+            let certificate = CertificateDer::from_pem_file(&former);
+            let is_revoked = match &certificate {
+                Ok(certificate) => self.is_revoked(certificate)?,
+                Err(_) => false,
+            };
+            if !replace && !is_revoked {
+                let why = "there is a certificate already: --renew makes another in its place";
+                return Err(failed(&dir, why.to_owned()));
+            }
+            // Whoever has its key can use it until it is revoked.
+            if let Ok(certificate) = certificate {
+                let pem = fs::read(&former).map_err(|error| failed(&former, error.to_string()))?;
+                self.note(&certificate, &pem)?;
+            }
         }
         make_directory(&dir)?;
         let key = new_key().map_err(|error| not_made(&dir, &error))?;
         let certificate = self.certificate_of(&member, &key, days);
         let certificate = certificate.map_err(|error| not_made(&dir, &error))?;
+        let pem = certificate.pem();
+        self.note(certificate.der(), pem.as_bytes())?;
         let authority = self.dir.join(AUTHORITY);
         let trusted =
             fs::read(&authority).map_err(|error| failed(&authority, error.to_string()))?;
         write_whole(&dir.join(AUTHORITY), &trusted)?;
+        self.copy_list(&dir)?;
         write_whole(&dir.join(KEY), key.serialize_pem().as_bytes())?;
-        write_whole(&dir.join(CERTIFICATE), certificate.as_bytes())?;
+        write_whole(&dir.join(CERTIFICATE), pem.as_bytes())?;
         Ok(dir)
     }
 
     /// What the authority's certificate says. Its name tells authorities apart, which are all called alike otherwise.
-    fn parameters(&self) -> CertificateParams {
+    pub(super) fn parameters(&self) -> CertificateParams {
         let identifier = digest(&SHA256, self.key.der_bytes());
         let digits = identifier.as_ref()[..4]
             .iter()
@@ -152,13 +194,13 @@ impl Authority {
         parameters
     }
 
-    /// The certificate of a member, in PEM.
+    /// The certificate of a member.
     fn certificate_of(
         &self,
         member: &MemberName,
         key: &KeyPair,
         days: u32,
-    ) -> Result<String, rcgen::Error> {
+    ) -> Result<rcgen::Certificate, rcgen::Error> {
         let names = CertificateParams::new(member.dns_names())?;
         let mut parameters = valid_for(names, &member.name, days);
         parameters.is_ca = IsCa::ExplicitNoCa;
@@ -169,7 +211,7 @@ impl Authority {
         ];
         parameters.use_authority_key_identifier_extension = true;
         let issuer = Issuer::new(self.parameters(), &self.key);
-        Ok(parameters.signed_by(key, &issuer)?.pem())
+        parameters.signed_by(key, &issuer)
     }
 }
 
@@ -188,18 +230,18 @@ fn new_key() -> Result<KeyPair, rcgen::Error> {
     KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)
 }
 
-fn not_made(path: &Path, error: &rcgen::Error) -> ClusterError {
+pub(super) fn not_made(path: &Path, error: &rcgen::Error) -> ClusterError {
     failed(path, format!("no certificate can be made: {error}"))
 }
 
-fn make_directory(dir: &Path) -> Result<(), ClusterError> {
+pub(super) fn make_directory(dir: &Path) -> Result<(), ClusterError> {
     let mut builder = fs::DirBuilder::new();
     let made = builder.recursive(true).mode(0o700).create(dir);
     made.map_err(|error| failed(dir, error.to_string()))
 }
 
 /// Writes a file that its owner alone reads, as a whole or not at all.
-fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ClusterError> {
+pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ClusterError> {
     let written = || -> std::io::Result<()> {
         let temporary = path.with_extension("new");
         let _ = fs::remove_file(&temporary);
@@ -216,7 +258,7 @@ fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ClusterError> {
     written().map_err(|error| failed(path, format!("it cannot be written: {error}")))
 }
 
-fn failed(path: &Path, why: String) -> ClusterError {
+pub(super) fn failed(path: &Path, why: String) -> ClusterError {
     ClusterError::Directory {
         path: path.to_owned(),
         why,

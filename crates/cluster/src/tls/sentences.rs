@@ -4,8 +4,20 @@ use std::io;
 
 use rustls::{AlertDescription, CertificateError, Error};
 
-/// What is wrong with this member's own certificate.
+use super::{CERTIFICATE, REVOKED};
+
+/// What is wrong with this member's own files.
 pub(super) fn of_own(error: &Error) -> String {
+    match error {
+        Error::InvalidCertRevocationList(_) => {
+            format!("{REVOKED} is not of the authority that has made {CERTIFICATE}: {error}")
+        }
+        error => format!("{CERTIFICATE} {}", of_other(error)),
+    }
+}
+
+/// What is wrong with a certificate.
+pub(super) fn of_other(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(error) => wrong_certificate(error),
         error => format!("cannot be used: {error}"),
@@ -27,6 +39,9 @@ pub(crate) fn of_client(error: &(dyn std::error::Error + 'static)) -> Option<Str
             AlertDescription::CertificateExpired => {
                 "refuses this process: its certificate is not valid at this time: `meridian cluster init --renew` makes another"
                     .to_owned()
+            }
+            AlertDescription::CertificateRevoked => {
+                "refuses this process: its certificate has been revoked".to_owned()
             }
             AlertDescription::CertificateRequired => "refuses this process: it showed no certificate".to_owned(),
             AlertDescription::ProtocolVersion => "speaks no version of TLS that is safe (1.2 or 1.3)".to_owned(),
@@ -59,6 +74,10 @@ fn wrong_certificate(error: &CertificateError) -> String {
     match error {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             "has expired: `meridian cluster init --renew` makes another".to_owned()
+        }
+        CertificateError::Revoked => {
+            "has been revoked: `meridian cluster init` makes another, if the member shall be one still"
+                .to_owned()
         }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             "is not valid yet: look at the clocks of both machines".to_owned()

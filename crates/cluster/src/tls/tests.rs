@@ -38,6 +38,7 @@ async fn shaken(
     let (near, far) = tokio::io::duplex(1 << 14);
     let served = async {
         let mut stream = server
+            .loaded()
             .acceptor()
             .accept(near)
             .await
@@ -68,23 +69,23 @@ async fn members_of_one_authority_know_each_other() {
         certified_name(&dir.path().join("w2.example.org"), Role::Worker).unwrap(),
         "w2.example.org"
     );
-    let (served, asked) = shaken(&front_end, worker.connector(), Role::FrontEnd).await;
+    let (served, asked) = shaken(&front_end, worker.loaded().connector(), Role::FrontEnd).await;
     asked.unwrap();
     assert_eq!(
         served.unwrap(),
         [MemberName::new(Role::Worker, "w1").unwrap()]
     );
-    let (served, asked) = shaken(&worker, front_end.connector(), Role::Worker).await;
+    let (served, asked) = shaken(&worker, front_end.loaded().connector(), Role::Worker).await;
     asked.unwrap();
     assert_eq!(
         served.unwrap(),
         [MemberName::new(Role::FrontEnd, "f").unwrap()]
     );
-    let (served, asked) = shaken(&worker, other.connector(), Role::Worker).await;
+    let (served, asked) = shaken(&worker, other.loaded().connector(), Role::Worker).await;
     asked.unwrap();
     assert_eq!(served.unwrap()[0].name, "w2.example.org");
     // A worker that pretends to be the front end.
-    let (_, asked) = shaken(&worker, other.connector(), Role::FrontEnd).await;
+    let (_, asked) = shaken(&worker, other.loaded().connector(), Role::FrontEnd).await;
     assert!(asked.unwrap_err().contains("of another role"));
 }
 
@@ -93,7 +94,7 @@ async fn strangers_are_refused_and_both_sides_say_why() {
     let (dir, others) = (authority(9), authority(9));
     let worker = opened(&dir, "w1", Role::Worker);
     let stranger = opened(&others, "f", Role::FrontEnd);
-    let (served, asked) = shaken(&worker, stranger.connector(), Role::Worker).await;
+    let (served, asked) = shaken(&worker, stranger.loaded().connector(), Role::Worker).await;
     assert!(
         asked
             .unwrap_err()
@@ -192,4 +193,72 @@ fn new_files_are_taken_when_they_belong_together() {
     authority.make_member(Role::Worker, "w1", 9, true).unwrap();
     assert_ne!(look(), former);
     assert_eq!(authority.members().unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn revoked_members_are_refused_by_both_sides_and_their_connections_cut() {
+    let dir = authority(9);
+    let (front_end, stolen) = (
+        opened(&dir, "f", Role::FrontEnd),
+        opened(&dir, "w1", Role::Worker),
+    );
+    let other = opened(&dir, "w2.example.org", Role::Worker);
+    let until_refused = |name: &str| {
+        let chain = certificates(&dir.path().join(name), CERTIFICATE).unwrap();
+        let refused = Arc::clone(&front_end).until_refused(front_end.loaded(), chain);
+        tokio::time::timeout(Duration::from_secs(20), refused)
+    };
+    let cut = until_refused("w1");
+    let authority = Authority::existing(dir.path()).unwrap();
+    let revoked = authority.revoke(&["w1".to_owned()]).unwrap();
+    assert_eq!((revoked.len(), revoked[0].name.as_str()), (1, "w1"));
+    assert!(cut.await.unwrap().starts_with("has been revoked"));
+    let (served, asked) = shaken(&front_end, stolen.loaded().connector(), Role::FrontEnd).await;
+    assert!(served.unwrap_err().unwrap().contains("has been revoked"));
+    let told = asked.unwrap_err();
+    assert!(
+        told.contains("refuses this process: its certificate has been revoked"),
+        "{told}"
+    );
+    let (_, asked) = shaken(&stolen, front_end.loaded().connector(), Role::Worker).await;
+    let told = asked.unwrap_err();
+    assert!(
+        told.contains("is not spoken to: its certificate has been revoked"),
+        "{told}"
+    );
+    let (served, asked) = shaken(&front_end, other.loaded().connector(), Role::FrontEnd).await;
+    assert_eq!(served.unwrap()[0].name, "w2.example.org");
+    asked.unwrap();
+    // What it gets later is valid, though another one of its name is in the list.
+    authority.make_member(Role::Worker, "w1", 9, false).unwrap();
+    let renewed = opened(&dir, "w1", Role::Worker);
+    let (served, _) = shaken(&front_end, renewed.loaded().connector(), Role::FrontEnd).await;
+    assert_eq!(served.unwrap()[0].name, "w1");
+    assert_eq!(authority.revoke(&["w1".to_owned()]).unwrap().len(), 1);
+    assert!(authority.revoke(&["w1".to_owned()]).unwrap().is_empty());
+    assert!(authority.revoke(&["w9".to_owned()]).is_err());
+    assert_eq!(authority.members().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_member_that_is_refused_is_woken() {
+    let (near, _far) = tokio::io::duplex(64);
+    let refused = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        "has been revoked".to_owned()
+    };
+    let mut stream = WatchedStream::new(near, "127.0.0.1:1", refused);
+    stream.write_all(b"x").await.unwrap();
+    let read = tokio::time::timeout(Duration::from_secs(20), stream.read_u8());
+    let error = read.await.expect("nobody is woken").unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+    assert!(stream.write_all(b"x").await.is_err());
+}
+
+#[test]
+fn the_end_of_a_certificate_is_known() {
+    let dir = authority(9);
+    let ends = opened(&dir, "w1", Role::Worker).ends().unwrap();
+    let left = ends - UnixTime::now().as_secs();
+    assert!((9 * 86_400 - 60..=9 * 86_400).contains(&left), "{left}");
 }

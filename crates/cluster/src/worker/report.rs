@@ -93,6 +93,7 @@ fn report(worker: &Worker, known_holdings: Option<u64>) -> MemberReport {
         pieces: worker.pieces.load(Relaxed),
         shares: worker.shares.load(Relaxed),
         plans_decoded: held.plans.num_decoded(),
+        certificate_ends: held.client().credentials().ends(),
     }
 }
 
