@@ -92,6 +92,13 @@ pub struct Assignment {
     /// Whether it shall give up nothing of what it holds besides: the front end has just begun to lead.
     #[serde(default)]
     pub keeps_all: bool,
+    /// Files of it that come first, in this order, if the front end leads: those of which there are the fewest copies. A part may be listed
+    /// several times.
+    #[serde(default)]
+    pub next: Option<Vec<PartFiles>>,
+    /// Where the front ends of the cluster listen, the one that says so first; none if there can be one alone.
+    #[serde(default)]
+    pub front_ends: Vec<String>,
 }
 
 /// A part that a share reads.

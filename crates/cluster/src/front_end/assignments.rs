@@ -12,14 +12,17 @@
 //! 4. Of parts that no table shows any more, but somebody may still read, workers keep what they have, if the front end has given files of
 //!    them up.
 //! 5. Equal inputs give equal assignments, so that front ends agree.
+//! 6. Each worker is told, too, which of the files that it lacks it gets first ([`super::copy_order`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use sky::ChunkId;
 
+use super::copy_order::{LackingFile, first_to_copy};
 use super::members::{Holdings, Member};
 use super::parts::{KnownPart, PartFile, PartKey};
+use crate::messages::PartFiles;
 use crate::placement::{Candidate, rank};
 
 /// The share of its disk that a worker fills at most.
@@ -33,6 +36,8 @@ pub(crate) struct Inputs<'a> {
     pub superseded: &'a [Arc<KnownPart>],
     /// The workers that are not lost, by name.
     pub members: &'a BTreeMap<String, Member>,
+    /// The names of those that report.
+    pub live: &'a HashSet<String>,
     /// The names of those that shall give everything up.
     pub draining: &'a HashSet<String>,
     /// Replicas of each file.
@@ -46,6 +51,8 @@ pub(crate) struct Inputs<'a> {
 pub(crate) struct Assignments {
     /// The files of each worker, by name.
     pub workers: BTreeMap<String, Arc<Holdings>>,
+    /// The files that each worker gets first of those that it lacks, in their order, by its name.
+    pub first: BTreeMap<String, Vec<PartFiles>>,
     /// Replicas that lack, over all files of partitioned tables.
     pub missing_replicas: u64,
     /// Bytes of these.
@@ -143,6 +150,7 @@ impl Assignments {
 struct Place<'a> {
     name: &'a str,
     member: &'a Member,
+    is_live: bool,
     is_draining: bool,
     /// Bytes that it may still get.
     room: u64,
@@ -170,6 +178,7 @@ pub(crate) fn assign(inputs: &Inputs<'_>) -> Assignments {
         .map(|(name, member)| Place {
             name,
             member,
+            is_live: inputs.live.contains(name),
             is_draining: inputs.draining.contains(name),
             room: room(member),
             sure: inputs.sure.get(name).map(Arc::as_ref),
@@ -181,6 +190,7 @@ pub(crate) fn assign(inputs: &Inputs<'_>) -> Assignments {
         .collect();
     let mut found = Assignments::default();
     let mut assigned: Vec<Holdings> = places.iter().map(|_| HashMap::new()).collect();
+    let mut to_copy: Vec<Vec<LackingFile>> = places.iter().map(|_| Vec::new()).collect();
     let mut ranks: HashMap<(&str, ChunkId), Vec<usize>> = HashMap::new();
     for part in inputs.parts {
         let away = part.away();
@@ -193,8 +203,11 @@ pub(crate) fn assign(inputs: &Inputs<'_>) -> Assignments {
             };
             if file.is_replicated() {
                 (0..places.len()).for_each(give);
-                let lacking = places.iter().filter(|it| !it.holds(part.key, file.file));
-                found.count_coming(file, lacking.count() as u64);
+                let lacking =
+                    { 0..places.len() }.filter(|at| !places[*at].holds(part.key, file.file));
+                found.count_coming(file, lacking.clone().count() as u64);
+                let lacks = lacking_file(part, file, &places, &away);
+                lacking.for_each(|at| to_copy[at].push(lacks.clone()));
                 continue;
             }
             let holds = |place: &Place<'_>| place.holds(part.key, file.file);
@@ -223,7 +236,12 @@ pub(crate) fn assign(inputs: &Inputs<'_>) -> Assignments {
             }
             targets.iter().copied().for_each(&mut give);
             let lacking = targets.iter().filter(|at| !holds(&places[**at]));
-            let lacking = lacking.count();
+            let lacking: Vec<usize> = lacking.copied().collect();
+            if !lacking.is_empty() {
+                let lacks = lacking_file(part, file, &places, &away);
+                { lacking.iter() }.for_each(|at| to_copy[*at].push(lacks.clone()));
+            }
+            let lacking = lacking.len();
             let missing = (lacking + unplaced) as u64;
             found.missing_replicas += missing;
             found.missing_bytes += missing * file.bytes;
@@ -258,8 +276,29 @@ pub(crate) fn assign(inputs: &Inputs<'_>) -> Assignments {
     }
     keep_superseded(inputs.superseded, &places, &mut assigned);
     let names = places.iter().map(|place| place.name.to_owned());
+    let first = to_copy
+        .into_iter()
+        .map(|it| first_to_copy(it, inputs.replicas));
+    found.first = names.clone().zip(first).collect();
     found.workers = names.zip(assigned.into_iter().map(Arc::new)).collect();
     found
+}
+
+/// A file that a worker shall get.
+fn lacking_file(
+    part: &KnownPart,
+    file: &PartFile,
+    places: &[Place<'_>],
+    away: &HashSet<ChunkId>,
+) -> LackingFile {
+    let live = { places.iter() }.filter(|it| it.is_live && it.holds(part.key, file.file));
+    LackingFile {
+        part: part.key,
+        file: file.file,
+        live_replicas: live.count(),
+        is_at_front_end: !away.contains(&file.file),
+        is_everywhere: file.is_replicated(),
+    }
 }
 
 /// Has workers keep what they have of parts that no table shows any more.
@@ -363,6 +402,10 @@ mod tests {
             .collect()
     }
 
+    fn names(members: &BTreeMap<String, Member>) -> HashSet<String> {
+        members.keys().cloned().collect()
+    }
+
     fn assigned(
         members: &BTreeMap<String, Member>,
         draining: &HashSet<String>,
@@ -373,6 +416,7 @@ mod tests {
             parts: &parts,
             superseded: &[],
             members,
+            live: &names(members),
             draining,
             replicas,
             sure: &all_sure(members),
@@ -440,6 +484,7 @@ mod tests {
             parts: &parts,
             superseded: &[],
             members: &workers,
+            live: &names(&workers),
             draining: &HashSet::new(),
             replicas: 2,
             sure: &HashMap::new(),
@@ -452,6 +497,50 @@ mod tests {
             let any = (10..=12).any(|chunk| holds(7, chunk));
             assert_eq!(holds(8, 10), any);
         }
+    }
+
+    /// A worker got the files of two that were lost by the numbers of their chunks, those with one copy left after those with two.
+    #[test]
+    fn files_with_the_fewest_live_copies_are_told_first() {
+        let none = HashSet::new();
+        let new = members((0..7).map(|_| member([], 9_000)).collect());
+        let full = carried_out(&assigned(&new, &none, 3));
+        let mut left = full.clone();
+        left.remove("w1");
+        left.remove("w2");
+        let mut live = names(&left);
+        // It is silent, and not lost yet: what it has cannot be had now.
+        live.remove("w3");
+        let lost = assign(&Inputs {
+            parts: &[part(200)],
+            superseded: &[],
+            members: &left,
+            live: &live,
+            draining: &none,
+            replicas: 3,
+            sure: &all_sure(&left),
+        });
+        let copies = |file: i32| {
+            let holders = left
+                .iter()
+                .filter(|(name, it)| live.contains(*name) && it.holds(PART, ChunkId(file)));
+            holders.count()
+        };
+        let mut counts = HashSet::new();
+        for (name, first) in &lost.first {
+            let told: Vec<i32> = first.iter().flat_map(|it| it.files.clone()).collect();
+            let lacks = |file: &ChunkId| !left[name].holds(PART, *file);
+            let lacking = lost.workers[name][&PART].iter().filter(|it| lacks(it));
+            assert_eq!(told.len(), lacking.count(), "{name}");
+            let of_file: Vec<usize> = told.iter().map(|file| copies(*file)).collect();
+            assert!(of_file.is_sorted(), "{name}: {of_file:?}");
+            counts.extend(of_file);
+        }
+        assert_eq!(
+            counts,
+            HashSet::from([0, 1, 2]),
+            "the front end has all files"
+        );
     }
 
     #[test]
@@ -526,6 +615,7 @@ mod tests {
             parts: &[],
             superseded: &[part(20)],
             members: &holding,
+            live: &names(&holding),
             draining: &HashSet::from(["w1".to_owned()]),
             replicas: 1,
             sure: &HashMap::new(),
@@ -729,6 +819,7 @@ mod tests {
                 parts: &self.parts,
                 superseded: &[],
                 members: &front_end.members,
+                live: &names(&front_end.members),
                 draining: &self.draining,
                 replicas: self.replicas,
                 sure: &front_end.orders.sure(),

@@ -2,6 +2,7 @@
 //! of queries run by them.
 
 mod assignments;
+mod copy_order;
 mod files;
 mod holders;
 mod leadership;
@@ -162,6 +163,8 @@ struct KnownInputs {
     superseded: Vec<PartKey>,
     /// The workers that are not lost, each with the version of what it holds, and this front end's assignment if it follows one.
     members: Vec<(String, HeldVersion, Option<u64>)>,
+    /// Those of them that report.
+    live: HashSet<String>,
     /// Counts how often files were given up and brought back.
     away: u64,
     draining: HashSet<String>,
@@ -347,6 +350,9 @@ impl FrontEnd {
     /// Computes what the workers shall hold, if anything has changed that decides it.
     fn assign(&self) {
         let members = self.placed_members();
+        let now = Instant::now();
+        let live = members.iter().filter(|(_, member)| member.is_live(now));
+        let live: HashSet<String> = live.map(|(name, _)| name.clone()).collect();
         let draining = self.settings.draining();
         let mut assigned = lock(&self.assigned);
         assigned.superseded.retain(|part| part.exists());
@@ -358,6 +364,7 @@ impl FrontEnd {
                 .iter()
                 .map(|(name, it)| (name.clone(), it.holdings_version, follows(it)))
                 .collect(),
+            live: live.clone(),
             superseded: assigned.superseded.iter().map(|part| part.key).collect(),
             away: self.away_version.load(Relaxed),
             draining: draining.clone(),
@@ -382,6 +389,7 @@ impl FrontEnd {
             parts: &assigned.parts,
             superseded: &assigned.superseded,
             members: &members,
+            live: &live,
             draining: &draining,
             replicas: self.options.replicas,
             sure: &sure,

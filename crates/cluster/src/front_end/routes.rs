@@ -21,7 +21,7 @@ use super::{FrontEnd, KnownPart, Member, lock, repair, scrub};
 use crate::client::{json, read_body};
 use crate::credentials::{Caller, only, require_member};
 use crate::file_service::{chunk_path, serve_manifest};
-use crate::messages::{Assignment, ClusterStatus, MemberReport};
+use crate::messages::{Assignment, ClusterStatus, MemberReport, PartFiles};
 use crate::operator::OPERATORS;
 use crate::tls::Role;
 
@@ -87,6 +87,7 @@ async fn report(
     if has_changed {
         front_end.changed.notify_one();
     }
+    let next = front_end.first_files(&name);
     let told = front_end.told(&name);
     let told = told.filter(|(epoch, order)| (*epoch, order.version) != follows);
     let unchanged = Assignment {
@@ -96,6 +97,8 @@ async fn report(
         assignment: follows.1,
         parts: None,
         keeps_all: false,
+        next,
+        front_ends: front_end.addresses(),
     };
     Ok(json(&match told {
         Some((epoch, order)) => Assignment {
@@ -188,6 +191,34 @@ impl FrontEnd {
         let assigned = lock(&self.assigned);
         let epoch = assigned.leads(&self.leadership)?;
         Some((epoch, assigned.orders.of(worker)?))
+    }
+
+    /// The files that a worker gets first of those that it lacks. `None` if this front end does not decide it.
+    fn first_files(&self, worker: &str) -> Option<Vec<PartFiles>> {
+        if !self.has_settled() {
+            return None;
+        }
+        let assigned = lock(&self.assigned);
+        assigned.leads(&self.leadership)?;
+        Some(
+            assigned
+                .latest
+                .first
+                .get(worker)
+                .cloned()
+                .unwrap_or_default(),
+        )
+    }
+
+    /// Where the front ends listen that share the workers, this one first; none if there can be one alone.
+    fn addresses(&self) -> Vec<String> {
+        let Some(several) = &self.several else {
+            return Vec::new();
+        };
+        let own = self.address.to_string();
+        let others = several.front_ends().into_iter().map(|it| it.address);
+        let others = others.filter(|it| *it != own).collect();
+        [vec![own], others].concat()
     }
 
     /// The address of a worker that holds a file, by turns; `None` where it is this process's turn.

@@ -110,10 +110,10 @@ impl HeldFiles {
         let sources: Vec<String> = std::iter::once(by_turns).chain(places).collect();
         let front_ends = self.front_ends.in_order().into_iter();
         for (front_end, whose) in
-            front_ends.flat_map(|it| sources.iter().map(move |from| (it, from)))
+            front_ends.flat_map(|it| sources.iter().map(move |from| (it.clone(), from)))
         {
             let source = format!("{}{whose}", chunk_path(part.0, file.0));
-            outcome = match self.download(front_end, &source, path).await {
+            outcome = match self.download(&front_end, &source, path).await {
                 Ok(()) => verify(path, checksum).await,
                 Err(error) => Err(error),
             };

@@ -300,9 +300,9 @@ impl HeldFiles {
     async fn request_from_front_end(&self, path: &str) -> Result<Bytes, ClusterError> {
         let mut outcome = Err(failed(&self.data_dir, "there is no front end".to_owned()));
         for front_end in self.front_ends.in_order() {
-            let got = self
-                .client
-                .bytes(Method::GET, Role::FrontEnd, front_end, path, Bytes::new());
+            let got =
+                self.client
+                    .bytes(Method::GET, Role::FrontEnd, &front_end, path, Bytes::new());
             outcome = got.await;
             if outcome.is_ok() {
                 break;
@@ -425,7 +425,7 @@ impl Replicas for HeldFiles {
                 path: PathBuf::from(&path),
             });
             for front_end in self.front_ends.in_order() {
-                outcome = HttpFile::open(self.peers.at(front_end)?, &path).await;
+                outcome = HttpFile::open(self.peers.at(&front_end)?, &path).await;
                 if outcome.is_ok() {
                     break;
                 }

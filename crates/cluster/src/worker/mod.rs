@@ -3,6 +3,7 @@
 mod bandwidth;
 mod disks;
 mod fetch;
+mod fetch_queue;
 mod front_ends;
 mod holdings;
 mod orders;

@@ -28,6 +28,8 @@ pub(super) struct State {
     pub parts: Option<Arc<Vec<PartFiles>>>,
     /// Whether nothing is given up that it does not list.
     pub keeps_all: bool,
+    /// The files of it that come first, in this order, as the leader said last.
+    pub first: Arc<Vec<PartFiles>>,
     /// Why a file of it could not be got.
     pub trouble: Option<String>,
 }
@@ -42,6 +44,11 @@ impl Orders {
 impl State {
     /// Follows an assignment from now on, unless it is of an older epoch than the one that is followed, or lists nothing.
     pub fn take(&mut self, told: Assignment) {
+        if let Some(first) = told.next
+            && told.epoch >= self.follows.epoch
+        {
+            self.first = Arc::new(first);
+        }
         let Some(parts) = told.parts else {
             return;
         };
@@ -81,6 +88,8 @@ mod tests {
             assignment,
             parts: files.map(|files| vec![part(files)]),
             keeps_all: false,
+            next: None,
+            front_ends: Vec::new(),
         }
     }
 

@@ -1,16 +1,17 @@
 //! What a worker does by itself: it reports to each front end once a second, and gets the files that it shall hold.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use axum::http::Method;
-use futures::future::join_all;
-use futures::stream::{self, StreamExt};
+use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::{info, warn};
 
 use super::Worker;
+use super::fetch_queue::FetchQueue;
 use super::orders::AssignmentNumber;
 use crate::ClusterError;
 use crate::messages::{Assignment, MemberReport, PartFiles};
@@ -28,23 +29,42 @@ const DISK_INTERVAL: Duration = Duration::from_secs(5);
 /// Files that come at a time.
 const FILES_AT_ONCE: usize = 4;
 
-/// Reports to all front ends until the worker ends. One that does not answer keeps no other waiting.
+/// Reports to all front ends until the worker ends, also to those that it learns of meanwhile. One that does not answer keeps no other waiting.
 pub(super) async fn keep_reporting(worker: &Worker) {
-    let front_ends = worker.held.front_ends.addresses().iter().enumerate();
-    join_all(front_ends.map(|(at, address)| keep_reporting_to(worker, at, address))).await;
+    let front_ends = &worker.held.front_ends;
+    let mut reporting = FuturesUnordered::new();
+    let mut addresses: HashSet<String> = HashSet::new();
+    loop {
+        for address in front_ends.addresses() {
+            if addresses.insert(address.clone()) {
+                reporting.push(keep_reporting_to(worker, address));
+            }
+        }
+        tokio::select! {
+            Some(forgotten) = reporting.next() => {
+                addresses.remove(&forgotten);
+            }
+            () = front_ends.changed() => {}
+        }
+    }
 }
 
-async fn keep_reporting_to(worker: &Worker, at: usize, front_end: &str) {
+/// Reports to a front end until it is forgotten. Gives its address then.
+async fn keep_reporting_to(worker: &Worker, front_end: String) -> String {
+    let front_ends = &worker.held.front_ends;
     let mut ticks = interval(REPORT_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut known_holdings = None;
     let mut was_heard = None;
     loop {
         ticks.tick().await;
+        if !front_ends.is_known(&front_end) {
+            return front_end;
+        }
         worker.held.plans.forget_idle();
         let report = report(worker, known_holdings);
-        let told = tell(worker, front_end, &report).await;
-        worker.held.front_ends.note(at, told.is_ok());
+        let told = tell(worker, &front_end, &report).await;
+        front_ends.note(&front_end, told.is_ok());
         match told {
             Ok(assignment) => {
                 if was_heard != Some(true) {
@@ -52,6 +72,13 @@ async fn keep_reporting_to(worker: &Worker, at: usize, front_end: &str) {
                 }
                 was_heard = Some(true);
                 known_holdings = assignment.known_holdings;
+                for new in front_ends.learn(&front_end, &assignment.front_ends) {
+                    info!(
+                        front_end = new,
+                        told_by = front_end,
+                        "there is another front end"
+                    );
+                }
                 worker.orders.lock().take(assignment);
             }
             Err(error) => {
@@ -164,24 +191,35 @@ async fn fetch_missing(
     assignment: AssignmentNumber,
     parts: &Arc<Vec<PartFiles>>,
 ) -> Option<String> {
-    let missing = worker.held.missing(parts);
-    let fetched = stream::iter(missing).map(|(part, file)| async move {
-        // A newer assignment may not want it any more.
-        match worker.orders.lock().follows == assignment {
-            true => {}
-            false => return Ok(()),
+    let mut queue = FetchQueue::new(worker.held.missing(parts));
+    let mut take = || {
+        let (first, follows) = {
+            let orders = worker.orders.lock();
+            (Arc::clone(&orders.first), orders.follows)
+        };
+        // A newer assignment may not want them any more.
+        match follows == assignment {
+            true => queue.take(&first),
+            false => None,
         }
-        worker.held.fetch(part, file).await
-    });
-    let mut outcomes = fetched.buffer_unordered(FILES_AT_ONCE);
+    };
+    let mut coming = FuturesUnordered::new();
     let mut trouble = None;
-    while let Some(outcome) = outcomes.next().await {
-        if let Err(error) = outcome {
-            warn!(%error, "a file did not come");
-            trouble = Some(error.to_string());
+    loop {
+        while coming.len() < FILES_AT_ONCE
+            && let Some((part, file)) = take()
+        {
+            coming.push(worker.held.fetch(part, file));
+        }
+        match coming.next().await {
+            Some(Ok(())) => {}
+            Some(Err(error)) => {
+                warn!(%error, "a file did not come");
+                trouble = Some(error.to_string());
+            }
+            None => return trouble,
         }
     }
-    trouble
 }
 
 /// Sets disks aside that fail, until the worker's home does.
