@@ -154,6 +154,12 @@ class Cluster:
         return "\n".join(line for line in lines if "panicked" in line or "the server panic" in line)
 
 
+def make_unreadable(path: Path) -> None:
+    """Has the system fail to open a file (ELOOP), also for root, as it does with one that its disk does not give."""
+    path.unlink()
+    path.symlink_to(path.name)
+
+
 @contextmanager
 def cluster_of(
     meridian: Meridian, directory: Path, data: Path, workers: int = 3, replicas: int = 2, *options: object, tls: bool = False

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster_members import Cluster, Member, cluster_of
+from cluster_members import Cluster, Member, cluster_of, make_unreadable
 from meridian_cli import Meridian
 from serving import wait_until
 from small_tables import DIRECTOR, star_lines, write_lines
@@ -114,6 +114,47 @@ def test_a_scrub_finds_damage_and_a_repair_makes_it_good(cluster: Cluster) -> No
     assert contents(cluster) == before
     assert cluster.command("scrub").status == 0
     assert not list(cluster.directory.glob("*/replicas/tables/*/*/*.damaged"))
+
+
+def test_replicas_that_a_disk_does_not_give_come_anew(cluster: Cluster) -> None:
+    """They stayed as they were, and each statement that met one ran elsewhere again."""
+    before = contents(cluster)
+    paths = of_table(cluster.workers["w1"], "Visit")
+    for path in paths:
+        make_unreadable(path)
+    outcome = cluster.command("scrub", "w1", "--table", "Visit")
+    assert outcome.status == 3 and f"{len(paths)} of them damaged, which come anew" in outcome.complaint, outcome
+    assert len(re.findall(r"^w1: chunk \d+ of sky\.Visit is damaged: .*symbolic links", outcome.text, re.MULTILINE)) == len(paths), outcome.text
+    outcome = cluster.command("repair")
+    assert outcome.status == 0 and "each of " in outcome.text, outcome
+    assert contents(cluster) == before and not any(path.is_symlink() for path in paths)
+    # What was set aside and is right is taken back, without a copy from elsewhere.
+    for path in paths:
+        path.rename(path.with_suffix(".damaged"))
+    assert cluster.command("scrub", "w1", "--table", "Visit").status == 3
+    assert cluster.command("repair").status == 0
+    assert contents(cluster) == before
+    assert not list(cluster.directory.glob("*/replicas/tables/*/*/*.damaged"))
+
+
+def test_a_statement_has_replicas_made_anew_that_cannot_be_read(cluster: Cluster) -> None:
+    """The worker has opened none of them before."""
+    worker = cluster.workers["w1"]
+    worker.end()
+    cluster.start_worker("w1")
+    wait_until(lambda: "joined the cluster" in cluster.workers["w1"].log, SECONDS, "it is back")
+    before = contents(cluster)
+    paths = of_table(cluster.workers["w1"], "Visit")
+    for path in paths:
+        make_unreadable(path)
+    with cluster.server.connect(database="sky") as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT COUNT(*), SUM(visit) FROM Visit")
+        assert cursor.fetchall() == ((STARS, STARS * (STARS - 1) // 2),)
+    wait_until(lambda: "a replica is damaged" in cluster.workers["w1"].log, SECONDS, "one that was read is given up")
+    outcome = cluster.command("scrub", "w1")
+    assert outcome.status in (0, 3), outcome
+    assert cluster.command("repair").status == 0
+    assert contents(cluster) == before
 
 
 def test_a_scrub_of_one_worker_reads_its_replicas_alone(cluster: Cluster) -> None:

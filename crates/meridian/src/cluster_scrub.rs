@@ -187,7 +187,7 @@ impl ScrubResult {
         }
         if unreadable > 0 {
             sentences.push(format!(
-                "{} of them unreadable, which stay: have a look at the disks of their workers",
+                "{} of them not read, because their workers lack what that takes, as memory or open files: they stay",
                 grouped(unreadable)
             ));
         }

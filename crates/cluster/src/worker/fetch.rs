@@ -55,7 +55,8 @@ impl HeldFiles {
         let path = self.disks.path(&at_home, disk);
         self.prepare(&at_home, &path)?;
         // It may be there, and its part was not known: the last copy, if nobody else has it.
-        let is_there = path.exists() && verify(&path, checksum).await.is_ok();
+        let is_there = path.exists() && verify(&path, checksum).await.is_ok()
+            || restore(&path, checksum).await;
         if !is_there {
             let unfinished = path.with_extension(UNFINISHED);
             let outcome = self.fetch_into(part, file, checksum, &unfinished).await;
@@ -174,6 +175,13 @@ impl HeldFiles {
         }
         written.sync_all().await.map_err(to)
     }
+}
+
+/// Takes a file back that was set aside, if it is right: a disk may give what it did not give a moment ago. Returns whether it is.
+async fn restore(path: &Path, checksum: u64) -> bool {
+    let set_aside = path.with_extension(DAMAGED);
+    let is_right = set_aside.exists() && verify(&set_aside, checksum).await.is_ok();
+    is_right && name_durably(&set_aside, path).is_ok()
 }
 
 /// `http://HOST:PORT/PATH` as the address and the path.

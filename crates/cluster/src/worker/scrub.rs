@@ -1,10 +1,11 @@
 //! How a worker finds damage in its replicas before a query meets it: it reads one file after another through, slowly and all the time, and at
 //! once those that an operator asks for.
 //!
-//! A replica that is damaged, missing, or another file than was published is given up, so that it comes anew.
+//! A replica that is damaged, missing, another file than was published, or one that its disk does not give is given up, so that it comes anew.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,7 +48,7 @@ enum Outcome {
     Gone,
     /// It was given up, for this reason.
     Damaged(String),
-    /// The system does not give its bytes, for this reason. It stays.
+    /// This process lacks what is needed to read it, for this reason. It stays.
     Unreadable(String),
 }
 
@@ -86,9 +87,12 @@ impl HeldFiles {
         let why = match read_through(&path).await {
             Ok(checksum) if checksum == published => return Outcome::Right,
             Ok(_) => "it is another file than was published".to_owned(),
+            Err(error) if unreadable_file(&error).is_none() => {
+                return Outcome::Unreadable(error.to_string());
+            }
             Err(StoreError::Damaged { what, .. }) => what,
             Err(StoreError::Missing { .. }) => "it is not on the disk any more".to_owned(),
-            Err(error) => return Outcome::Unreadable(error.to_string()),
+            Err(error) => error.to_string(),
         };
         match self.quarantine(&path) {
             true => Outcome::Damaged(why),
@@ -97,7 +101,7 @@ impl HeldFiles {
         }
     }
 
-    /// Gives up a file that was found damaged, so that it comes anew. Returns whether it was held: others are none of ours.
+    /// Gives up a file that was found damaged or unreadable, so that it comes anew. Returns whether it was held: others are none of ours.
     pub fn quarantine(&self, path: &Path) -> bool {
         let mut parts = self.lock();
         let found = parts.values_mut().find_map(|part| {
@@ -114,7 +118,7 @@ impl HeldFiles {
         drop(parts);
         let renamed = fs::rename(path, path.with_extension(DAMAGED));
         if let Err(error) = renamed
-            && error.kind() != std::io::ErrorKind::NotFound
+            && error.kind() != io::ErrorKind::NotFound
         {
             tracing::warn!(path = %path.display(), %error, "a damaged file stays");
         }
@@ -158,6 +162,33 @@ impl HeldFiles {
         }
         replicas
     }
+}
+
+/// The file that an error of reading names, if that is to blame: it is damaged or gone, or its disk does not give it. What this process lacks, as
+/// descriptors or memory, says nothing of the file.
+pub(super) fn unreadable_file(error: &StoreError) -> Option<&Path> {
+    match error {
+        StoreError::Damaged { path, .. } | StoreError::Missing { path } => Some(path),
+        StoreError::Io { path, source, .. } if is_of_file(source) => Some(path),
+        _ => None,
+    }
+}
+
+fn is_of_file(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+
+    let of_process = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
+    let is_of_process = of_process
+        .iter()
+        .any(|it| error.raw_os_error() == Some(it.raw_os_error()));
+    let passes = matches!(
+        error.kind(),
+        io::ErrorKind::Interrupted
+            | io::ErrorKind::WouldBlock
+            | io::ErrorKind::TimedOut
+            | io::ErrorKind::OutOfMemory
+    );
+    !is_of_process && !passes
 }
 
 fn name_of(table: &TableSpec, file: ChunkId) -> String {
@@ -344,6 +375,40 @@ mod tests {
         assert!(of(None, Some("STAR")).has("sky", "Star"));
         assert!(!of(Some("sky"), Some("Visit")).has("sky", "Star"));
         assert!(!of(Some("other"), None).has("sky", "Star"));
+    }
+
+    /// A replica that its disk did not give stayed, and was asked for again and again.
+    #[test]
+    fn what_a_disk_does_not_give_is_told_from_what_this_process_lacks() {
+        use rustix::io::Errno;
+
+        let path = Path::new("chunk_1.mrd");
+        let io = |errno: Errno| {
+            StoreError::io("read", path)(io::Error::from_raw_os_error(errno.raw_os_error()))
+        };
+        for errno in [
+            Errno::IO,
+            Errno::ACCESS,
+            Errno::LOOP,
+            Errno::ISDIR,
+            Errno::STALE,
+        ] {
+            assert_eq!(unreadable_file(&io(errno)), Some(path), "{errno}");
+        }
+        for errno in [
+            Errno::MFILE,
+            Errno::NFILE,
+            Errno::NOMEM,
+            Errno::INTR,
+            Errno::AGAIN,
+        ] {
+            assert_eq!(unreadable_file(&io(errno)), None, "{errno}");
+        }
+        let short = io::Error::from(io::ErrorKind::UnexpectedEof);
+        assert!(unreadable_file(&StoreError::io("read", path)(short)).is_some());
+        let gone = io::Error::from(io::ErrorKind::NotFound);
+        assert!(unreadable_file(&StoreError::io("open", path)(gone)).is_some());
+        assert!(unreadable_file(&StoreError::WrongLocation(1)).is_none());
     }
 
     #[test]

@@ -17,7 +17,6 @@ use engine::{EngineError, Piece, PieceScheduler, QueryExecution, ShareRun};
 use futures::{FutureExt, StreamExt, stream};
 use queries::QueryTurns;
 use sql::{ErrorCode, Interrupt};
-use store::StoreError;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::task::AbortHandle;
@@ -25,6 +24,7 @@ use tokio::time::sleep;
 
 use super::Worker;
 use super::plans::KnownPlan;
+use super::scrub::unreadable_file;
 use crate::client::read_body;
 use crate::dispatch::{plan_digest, share_body_parts};
 use crate::frames::{FrameWriter, failure, progress};
@@ -250,7 +250,7 @@ async fn produce(
     send(writer.footer()).await
 }
 
-/// The error as the front end is told. A damaged file of this worker's is given up.
+/// The error as the front end is told. A file of this worker's that is damaged or cannot be read is given up.
 fn told(worker: &Worker, error: ShareError) -> ShareFailure {
     let (class, code, sentence) = match error {
         ShareError::Plan(why) => (ErrorClass::Plan, ErrorCode::INTERNAL, why),
@@ -260,7 +260,9 @@ fn told(worker: &Worker, error: ShareError) -> ShareFailure {
             "the statement was cancelled".to_owned(),
         ),
         ShareError::Engine(error) => {
-            if let EngineError::Store(StoreError::Damaged { path, .. }) = &error {
+            if let EngineError::Store(error) = &error
+                && let Some(path) = unreadable_file(error)
+            {
                 worker.held.quarantine(path);
             }
             let is_of_worker = matches!(error, EngineError::Store(_) | EngineError::Catalog(_))
