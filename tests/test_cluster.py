@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import random
 import re
 import shutil
@@ -18,7 +19,7 @@ import numpy as np
 import pymysql
 import pytest
 
-from cluster_members import Cluster, Member, cluster_of
+from cluster_members import Cluster, Member, cluster_of, make_unreadable
 from meridian_cli import Meridian
 from serving import Server, serving, wait_until
 from small_tables import DIRECTOR, star_lines, write_lines
@@ -220,12 +221,14 @@ def test_without_workers_the_front_end_answers(
         cluster.end()
 
 
-FAULTS = 24
+# `make faults` has more of them, of another seed.
+FAULTS = int(os.environ.get("MERIDIAN_FAULTS", "24"))
+FAULT_SEED = int(os.environ.get("MERIDIAN_FAULT_SEED", "20261126"))
 
 
 def test_faults_under_load_cost_no_answer(cluster: Cluster, expected: dict[str, list[tuple[object, ...]]]) -> None:
-    """Workers are killed, suspended and ended, and their files damaged, while four clients ask."""
-    seed = 20261126
+    """Workers are killed, suspended and ended, and their files damaged and made unreadable, while four clients ask."""
+    seed = FAULT_SEED
     rng = random.Random(seed)
     stop = threading.Event()
     wrong: list[str] = []
@@ -251,14 +254,14 @@ def test_faults_under_load_cost_no_answer(cluster: Cluster, expected: dict[str, 
     try:
         for _ in range(FAULTS):
             name = rng.choice(sorted(cluster.workers))
-            fault = rng.choice(["kill", "suspend", "end", "damage"])
+            fault = rng.choice(["kill", "suspend", "end", "damage", "hide"])
             disturb(cluster, name, fault, rng)
             time.sleep(rng.uniform(0.1, 0.8))
     finally:
         stop.set()
         for thread in clients:
             thread.join(timeout=90)
-    assert not wrong, "\n".join(wrong[:5])
+    assert not wrong, "\n".join([f"MERIDIAN_FAULT_SEED={seed} MERIDIAN_FAULTS={FAULTS}", *wrong[:5]])
     assert sum(asked.values()) > 20
     wait_until(lambda: all(worker["state"] == "live" for worker in cluster.status()["workers"]), 30, "all are live")
     cluster.wait_for_replicas()
@@ -268,12 +271,12 @@ def test_faults_under_load_cost_no_answer(cluster: Cluster, expected: dict[str, 
 def disturb(cluster: Cluster, name: str, fault: str, rng: random.Random) -> None:
     """Does something to a worker, which then runs again."""
     worker = cluster.workers[name]
+    files = [path for path in worker.files() if not path.is_symlink()]
     if fault == "suspend":
         worker.send_signal(signal.SIGSTOP)
         time.sleep(rng.uniform(0.2, 6.0))
         worker.send_signal(signal.SIGCONT)
     elif fault == "damage":
-        files = worker.files()
         if files:
             path = rng.choice(files)
             content = bytearray(path.read_bytes())
@@ -281,6 +284,9 @@ def disturb(cluster: Cluster, name: str, fault: str, rng: random.Random) -> None
             # Under the same name, as if the disk had changed it; what is open still reads what it was.
             with path.open("r+b") as file:
                 file.write(content)
+    elif fault == "hide":
+        if files:
+            make_unreadable(rng.choice(files))
     else:
         worker.end(signal.SIGKILL if fault == "kill" else signal.SIGTERM)
         time.sleep(rng.uniform(0.0, 1.0))

@@ -102,8 +102,8 @@ class FrontEnds:
         for at in range(number):
             self.servers.append(self._start(at))
 
-    def _start(self, at: int) -> Server:
-        server = Server(self.meridian, self.data, *self.joined(at), "--replicas", 2, *self.options)
+    def _start(self, at: int, *options: object) -> Server:
+        server = Server(self.meridian, self.data, *self.joined(at), "--replicas", 2, *self.options, *options)
         wait_until(lambda: any("Workers join at " in line for line in server.said), START_SECONDS, "the front end listens")
         match = re.search(r"Workers join at ([\d.]+:\d+)", "\n".join(server.said))
         assert match is not None
@@ -118,14 +118,19 @@ class FrontEnds:
         """Kills a front end."""
         self.servers[at].stop(signal.SIGKILL)
 
-    def restart(self, at: int) -> None:
+    def restart(self, at: int, *options: object) -> None:
         """Starts a front end again that has ended, at the address that it had."""
         self.ended.append(self.servers[at])
-        self.servers[at] = self._start(at)
+        self.servers[at] = self._start(at, *options)
 
-    def start_worker(self, name: str) -> Member:
+    def add(self) -> None:
+        """Starts another front end."""
+        self.addresses.append("127.0.0.1:0")
+        self.servers.append(self._start(len(self.servers)))
+
+    def start_worker(self, name: str, *options: object) -> Member:
         """A worker; one of a name that it had has its directory still."""
-        joined = ("--join", ",".join(self.addresses), "--cluster-secret", self.secret)
+        joined = ("--join", ",".join(self.addresses), "--cluster-secret", self.secret, *options)
         member = Member(self.meridian, name, self.directory / name, *joined, "--threads", 2, "--memory", "512M", "--cache", "64M")
         self.workers[name] = member
         return member
