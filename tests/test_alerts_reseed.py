@@ -125,6 +125,11 @@ def assert_released(server: Server, night: Night, before: str, cut: float) -> No
             with pytest.raises(pymysql.MySQLError, match="before the release of") as raised:
                 ask(connection, f"SELECT COUNT(*) FROM {table}")
             assert raised.value.args[0] == 1231
+            ask(connection, "SET meridian_as_of = ''")
+            with pytest.raises(pymysql.MySQLError, match="before the release of") as raised:
+                ask(connection, f"SELECT COUNT(*) FROM {table} AS OF '{before}'")
+            assert raised.value.args[0] == 1231
+            ask(connection, f"SET meridian_as_of = '{before}'")
         ask(connection, f"SET meridian_as_of = '{shown}'")
         assert_state(connection, night.model.state(), night.columns())
         assert number >= 1

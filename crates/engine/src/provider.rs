@@ -5,12 +5,15 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use catalog::{Columns, TableKind, fold_name};
-use datafusion::catalog::{CatalogProvider, SchemaProvider, Session, TableProvider};
+use datafusion::catalog::{
+    CatalogProvider, CatalogProviderList, MemoryCatalogProviderList, SchemaProvider, Session,
+    TableProvider,
+};
 use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::datasource::{ViewTable, source_as_provider};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableScan, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use sql::{Dialect, NotFound, Parsed};
+use sql::{Dialect, NotFound, Parsed, state_catalog};
 
 use crate::error::external;
 use crate::exec::{BarrierExec, TableScanExec};
@@ -18,6 +21,8 @@ use crate::information_schema::{INFORMATION_SCHEMA, InformationSchema};
 use crate::loaded_table::LoadedTable;
 use crate::plan_cache::with_first_values;
 use crate::release::ReleaseCondition;
+use crate::session::CATALOG;
+use crate::session::view_states::has_states;
 use crate::session::views::{self, ViewPath};
 use crate::system_tables::SystemTables;
 use crate::tap_schema::{TAP_SCHEMA, TapSchema};
@@ -35,6 +40,8 @@ pub(crate) struct ArchiveCatalog {
     path: ViewPath,
     /// The time of whose state views read published data.
     as_of: Option<i64>,
+    /// Whether there is nothing but what has such states.
+    is_state: bool,
 }
 
 impl ArchiveCatalog {
@@ -51,6 +58,7 @@ impl ArchiveCatalog {
             dialect,
             path: Vec::new().into(),
             as_of: None,
+            is_state: false,
         }
     }
 
@@ -68,6 +76,7 @@ impl ArchiveCatalog {
             dialect: Dialect::MySql,
             path,
             as_of,
+            is_state: false,
         }
     }
 
@@ -79,6 +88,21 @@ impl ArchiveCatalog {
             ..self.clone()
         }
     }
+
+    /// The same as a list of catalogues: with those of the other states that a statement names.
+    pub(crate) fn with_states(self, parsed: &Parsed) -> Arc<dyn CatalogProviderList> {
+        let list = MemoryCatalogProviderList::new();
+        for time in &parsed.states {
+            let state = Self {
+                as_of: Some(*time),
+                is_state: true,
+                ..self.clone()
+            };
+            list.register_catalog(state_catalog(*time), Arc::new(state));
+        }
+        list.register_catalog(CATALOG.to_owned(), Arc::new(self));
+        Arc::new(list)
+    }
 }
 
 impl CatalogProvider for ArchiveCatalog {
@@ -89,7 +113,7 @@ impl CatalogProvider for ArchiveCatalog {
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
         let archive = Arc::clone(&self.archive);
         // What these tell depends on who reads them: a view would tell everybody what its maker may see.
-        if self.path.is_empty() {
+        if self.path.is_empty() && !self.is_state {
             if name == INFORMATION_SCHEMA {
                 let system = self.system.clone();
                 return Some(Arc::new(InformationSchema { archive, system }));
@@ -125,10 +149,18 @@ impl SchemaProvider for ArchiveDatabase {
             dialect,
             path,
             as_of,
+            is_state,
             ..
         } = &self.tables;
+        let no_states = || NotFound::State.error(&self.name, name);
+        if *is_state && [INFORMATION_SCHEMA, TAP_SCHEMA].contains(&self.name.as_str()) {
+            return Err(no_states());
+        }
         let table = archive.table(&self.name, name).await.map_err(external)?;
         if let Some(table) = table {
+            if *is_state {
+                return Err(no_states());
+            }
             let table = ArchiveTable::try_new(archive, table, *hidden_columns)?;
             return Ok(Some(Arc::new(table)));
         }
@@ -137,6 +169,9 @@ impl SchemaProvider for ArchiveDatabase {
         };
         let planned = views::planned(archive, &view, path, *dialect, *as_of).await;
         let plan = planned.map_err(external)?.plan;
+        if *is_state && !has_states(archive, &view, &plan).await.map_err(external)? {
+            return Err(no_states());
+        }
         Ok(Some(Arc::new(ViewTable::new(plan, None))))
     }
 

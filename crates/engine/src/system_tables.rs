@@ -161,6 +161,8 @@ pub struct QueryInfo {
     pub error: Option<String>,
     /// The dialect of its text.
     pub dialect: Dialect,
+    /// The time of whose state it reads published data, if it was submitted as of one.
+    pub as_of: Option<i64>,
     /// Its text.
     pub statement: String,
     /// The number of the query whose result answered it, if it did not run.

@@ -40,6 +40,8 @@ CREATE TABLE queries (
     error         TEXT COLLATE "C",
     row_limit     BIGINT,
     time_limit    BIGINT,
+    -- The time of whose state published data are read; the latest state without one.
+    as_of         BIGINT,
     dialect       TEXT COLLATE "C" NOT NULL,
     statement     TEXT COLLATE "C" NOT NULL,
     cached_from   BIGINT,

@@ -17,7 +17,7 @@ use crate::milestones;
 use crate::record::QueryRecord;
 use crate::registry::Protocol;
 
-const MIGRATIONS: [&str; 9] = [
+const MIGRATIONS: [&str; 10] = [
     include_str!("../migrations/0001_queries.sql"),
     include_str!("../migrations/0002_dialect.sql"),
     include_str!("../migrations/0003_estimates.sql"),
@@ -27,13 +27,14 @@ const MIGRATIONS: [&str; 9] = [
     include_str!("../migrations/0007_warnings.sql"),
     include_str!("../migrations/0008_veiled.sql"),
     include_str!("../migrations/0009_epoch.sql"),
+    include_str!("../migrations/0010_as_of.sql"),
 ];
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many numbers a process reserves at a time.
 const RESERVED: u64 = 1_000_000;
 
 /// The columns of a query, in the order in which `bound` gives their values.
-pub(crate) const COLUMNS: [&str; 30] = [
+pub(crate) const COLUMNS: [&str; 31] = [
     "id",
     "\"user\"",
     "database",
@@ -64,6 +65,7 @@ pub(crate) const COLUMNS: [&str; 30] = [
     "warnings",
     "veiled",
     "epoch",
+    "as_of",
 ];
 
 /// Binds what is known of a query to a statement of `sqlx`, of either database.
@@ -101,6 +103,7 @@ macro_rules! bound {
             .bind(query.warnings as i64)
             .bind(i64::from(query.is_veiled))
             .bind(query.epoch as i64)
+            .bind(query.as_of)
     }};
 }
 pub(crate) use bound;
@@ -276,6 +279,7 @@ where
         error: row.try_get("error")?,
         row_limit: optional("row_limit")?,
         time_limit: optional("time_limit")?,
+        as_of: row.try_get("as_of")?,
         dialect: dialect
             .parse()
             .map_err(|sentence: String| sqlx::Error::Decode(sentence.into()))?,
@@ -320,7 +324,8 @@ mod tests {
             (query.dialect, query.statement.as_str()),
             (Dialect::MySql, "SELECT 1")
         );
-        query.dialect = Dialect::Adql;
+        assert_eq!(query.as_of, None);
+        (query.dialect, query.as_of) = (Dialect::Adql, Some(-5));
         database.put(std::slice::from_ref(&query)).await.unwrap();
         assert_eq!(database.all().await.unwrap(), [query]);
     }

@@ -38,6 +38,8 @@ pub(crate) struct QueryRecord {
     pub row_limit: Option<u64>,
     /// `max_execution_time` of the connection, in milliseconds.
     pub time_limit: Option<u64>,
+    /// The time of whose state published data are read (`meridian_as_of`), as of which it was submitted.
+    pub as_of: Option<i64>,
     pub dialect: Dialect,
     pub statement: String,
     /// The query whose result answered it, if it did not run.
@@ -83,6 +85,7 @@ impl QueryRecord {
             error_code: self.error_code,
             error: self.error.clone(),
             dialect: self.dialect,
+            as_of: self.as_of,
             statement: self.statement.clone(),
             cached_from: self.cached_from,
             milestones: Arc::clone(&self.milestones),

@@ -205,6 +205,7 @@ impl QueryRegistry {
             error: None,
             row_limit: None,
             time_limit: None,
+            as_of: None,
             dialect: Dialect::default(),
             statement: statement[..statement.floor_char_boundary(LONGEST_TEXT)].to_owned(),
             cached_from: None,

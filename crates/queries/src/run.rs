@@ -11,7 +11,7 @@ use engine::{
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use sql::connection::VariableValue;
-use sql::{Connection, Dialect, ErrorCode, Interrupt, MOST_WARNINGS};
+use sql::{AS_OF_VARIABLE, Connection, Dialect, ErrorCode, Interrupt, MOST_WARNINGS};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -430,6 +430,11 @@ pub(crate) async fn prepare(
     if let Some(limit) = record.row_limit.filter(|_| table.is_none()) {
         let limit = Some(VariableValue::Number(limit));
         let set = connection.variables.set("sql_select_limit", limit);
+        set.map_err(|error| QueryError::new(error.code(), error.to_string()))?;
+    }
+    if let Some(time) = record.as_of {
+        let time = sql::time_as_text(time).map(VariableValue::Text);
+        let set = connection.variables.set(AS_OF_VARIABLE, time);
         set.map_err(|error| QueryError::new(error.code(), error.to_string()))?;
     }
     let parsed = session.parse_one_for(&text, &connection).await?;

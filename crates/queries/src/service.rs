@@ -121,6 +121,8 @@ pub struct Submission {
     pub row_limit: Option<u64>,
     /// `max_execution_time`.
     pub time_limit: Option<Duration>,
+    /// The time of whose state published data are read, in microseconds since 1970 (`meridian_as_of`).
+    pub as_of: Option<i64>,
     /// The dialect of its text.
     pub dialect: Dialect,
     /// Its text, one statement.
@@ -367,6 +369,7 @@ impl QueryService {
             time_limit: submission
                 .time_limit
                 .map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
+            as_of: submission.as_of,
             dialect: submission.dialect,
             statement: submission.statement,
             cached_from: None,

@@ -22,7 +22,9 @@ use crate::record::{QueryRecord, now};
 use crate::registry::lock;
 
 const SCHEMA: &str = include_str!("../migrations/shared.sql");
-const VERSION: i64 = 1;
+/// Adds what tables of the first version lack.
+const SECOND: &str = include_str!("../migrations/shared_2_as_of.sql");
+const VERSION: i64 = 2;
 /// The first number, and how many a front end reserves at a time.
 const FIRST_NUMBER: u64 = 1_000_001;
 const RESERVED: u64 = 1_000_000;
@@ -146,6 +148,9 @@ impl SharedQueries {
             let make = move |pool: PgPool| async move { make(&pool, &queries, next).await };
             database.run(make).await?;
         }
+        database
+            .run(|pool| async move { migrate(&pool).await })
+            .await?;
         let version = database
             .run(|pool| async move { version(&pool).await })
             .await?;
@@ -412,6 +417,7 @@ async fn copy_from(database: &SharedDatabase, data_dir: &Path) -> Result<(), Que
         if version(&pool).await?.is_none() {
             return Ok(None);
         }
+        migrate(&pool).await?;
         let next: i64 = sqlx::query_scalar("SELECT next_number FROM query_settings")
             .fetch_one(&pool)
             .await?;
@@ -485,6 +491,18 @@ async fn make(pool: &PgPool, queries: &[QueryRecord], next: u64) -> Result<(), s
         bound!(sqlx::query(IMPORT.as_str()), &query)
             .execute(&mut *change)
             .await?;
+    }
+    change.commit().await
+}
+
+/// Brings tables of an earlier version up to date.
+async fn migrate(pool: &PgPool) -> Result<(), sqlx::Error> {
+    let mut change = pool.begin().await?;
+    sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 10))")
+        .execute(&mut *change)
+        .await?;
+    if version_in(&mut change).await? == Some(1) {
+        sqlx::raw_sql(SECOND).execute(&mut *change).await?;
     }
     change.commit().await
 }

@@ -63,6 +63,9 @@ pub struct QueryDescription {
     pub result: Option<String>,
     /// The dialect of its text: `mysql` or `adql`.
     pub dialect: String,
+    /// The time of whose state it reads alert databases, if it was submitted as of one.
+    #[serde(default)]
+    pub as_of: Option<String>,
     /// Its text.
     pub statement: String,
     /// The number of the query whose result answered it, if it did not run.
@@ -171,6 +174,7 @@ impl From<QueryInfo> for QueryDescription {
             error: info.error,
             result: is_stored.then(|| format!("/queries/{}/result", info.id)),
             dialect: info.dialect.name().to_owned(),
+            as_of: info.as_of.map(moment),
             statement: info.statement,
             cached_from: info.cached_from,
             warning_count: info.warnings,

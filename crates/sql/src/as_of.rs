@@ -55,7 +55,7 @@ impl Times {
                 let first = timestamp_us_to_datetime(first)
                     .map_or_else(|| first.to_string(), |time| time.to_string());
                 Err(wrong(format!(
-                    "what was published before the release of {first} (UTC) cannot be queried any more: set {AS_OF_VARIABLE} to that time or a later one, \
+                    "what was published before the release of {first} (UTC) cannot be queried any more: ask as of that time or a later one ({AS_OF_VARIABLE}, AS OF), \
                      or read the archive that was made of it"
                 )))
             }
@@ -84,31 +84,77 @@ impl VisitorMut for Times {
     }
 }
 
+/// What is wrong with a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TimeMistake {
+    /// It is none.
+    Unreadable,
+    /// It is still to come.
+    Future,
+}
+
+impl TimeMistake {
+    /// The sentence about a text that is given behind some words.
+    pub(crate) fn of(self, words: &str, text: &str) -> String {
+        match self {
+            Self::Unreadable => format!(
+                "{words} '{text}' is no time: give one in UTC, such as '2026-11-20 08:00:00'"
+            ),
+            Self::Future => format!(
+                "{words} '{text}' is still to come: what is published until then is not known"
+            ),
+        }
+    }
+}
+
 /// A time in UTC, in microseconds since 1970; `None` for the empty text, which stands for the latest state.
 ///
 /// # Errors
 /// It is no time, or one that is still to come.
-pub(crate) fn time_of(text: &str) -> Result<Option<i64>, SqlError> {
+pub(crate) fn time_of(text: &str) -> Result<Option<i64>, TimeMistake> {
     let text = text.trim();
     if text.is_empty() {
         return Ok(None);
     }
-    let wrong =
-        |sentence: String| SqlError::new(sentence).with_code(ErrorCode::WRONG_VARIABLE_VALUE);
-    let nanoseconds = string_to_timestamp_nanos(text).map_err(|_| {
-        wrong(format!(
-            "meridian_as_of cannot be set to '{text}': give a time in UTC, such as '2026-11-20 08:00:00', or '' for the latest state"
-        ))
-    })?;
+    // Hours and minutes alone.
+    let seconds = match text.len() {
+        16 => ":00",
+        _ => "",
+    };
+    let nanoseconds = string_to_timestamp_nanos(&format!("{text}{seconds}"))
+        .map_err(|_| TimeMistake::Unreadable)?;
     let time = nanoseconds.div_euclid(1000);
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |elapsed| elapsed.as_micros() as i64);
     match time <= now {
         true => Ok(Some(time)),
-        false => Err(wrong(format!(
-            "meridian_as_of cannot be set to '{text}', which is still to come: what is published until then is not known"
-        ))),
+        false => Err(TimeMistake::Future),
     }
+}
+
+/// The time to which the variable is set.
+///
+/// # Errors
+/// It is no time, or one that is still to come.
+pub fn time_of_variable(text: &str) -> Result<Option<i64>, SqlError> {
+    time_of(text).map_err(|mistake| {
+        let text = text.trim();
+        let sentence = match mistake {
+            TimeMistake::Unreadable => format!(
+                "{AS_OF_VARIABLE} cannot be set to '{text}': give a time in UTC, such as '2026-11-20 08:00:00', or '' for the latest state"
+            ),
+            TimeMistake::Future => format!(
+                "{AS_OF_VARIABLE} cannot be set to '{text}', which is still to come: what is published until then is not known"
+            ),
+        };
+        SqlError::new(sentence).with_code(ErrorCode::WRONG_VARIABLE_VALUE)
+    })
+}
+
+/// A time in microseconds since 1970 as the variable takes it.
+pub fn time_as_text(time: i64) -> Option<String> {
+    let time = timestamp_us_to_datetime(time)?;
+    Some(time.format("%Y-%m-%d %H:%M:%S%.6f").to_string())
 }
 
 #[cfg(test)]
@@ -132,15 +178,20 @@ mod tests {
 
     #[test]
     fn times_are_utc_and_over() {
+        assert_eq!(
+            time_as_text(1_500_000).as_deref(),
+            Some("1970-01-01 00:00:01.500000")
+        );
         assert_eq!(time_of("").unwrap(), None);
         assert_eq!(time_of("1970-01-01 00:00:01.5").unwrap(), Some(1_500_000));
         assert_eq!(time_of("1970-01-01T00:00:01Z").unwrap(), Some(1_000_000));
         assert_eq!(time_of(" 1970-01-02 ").unwrap(), Some(86_400_000_000));
-        for wrong in ["yesterday", "12", "2026-13-01"] {
-            let error = time_of(wrong).unwrap_err().to_string();
+        assert_eq!(time_of("1970-01-01 00:01"), Ok(Some(60_000_000)));
+        for wrong in ["yesterday", "12", "2026-13-01", "2026-01-01 08:0é"] {
+            let error = time_of_variable(wrong).unwrap_err().to_string();
             assert!(error.contains("give a time in UTC"), "{error}");
         }
-        let error = time_of("2200-01-01").unwrap_err().to_string();
+        let error = time_of_variable("2200-01-01").unwrap_err().to_string();
         assert!(error.contains("still to come"), "{error}");
     }
 }

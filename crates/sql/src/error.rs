@@ -285,6 +285,12 @@ impl SqlError {
                 let full = format!("{}.{table}", typed(sql, database));
                 Self::about(sql, short, denied_table(&full)).with_code(ErrorCode::TABLE_DENIED)
             }
+            Some(NotFound::State) => {
+                let sentence = format!(
+                    "{table} has no states of former times: AS OF stands behind tables of a nightly alert database, as DiaObject and DiaSource, and views of them"
+                );
+                Self::about(sql, short, sentence).with_code(ErrorCode::NOT_VERSIONED)
+            }
             None => {
                 let hint = suggestion(short, tables);
                 let hint = hint.unwrap_or_else(|| listing("tables here", tables));
@@ -363,12 +369,15 @@ pub enum NotFound {
     TableBut(Vec<String>),
     /// Whoever asks may read some tables of the database at most, and not this one, should there be one.
     Denied,
+    /// It is there, and is to be read in a former state, which it has not.
+    State,
 }
 
 impl NotFound {
     const DATABASE: &str = " not found, nor its database, among ";
     const TABLE_BUT: &str = " not found, but in ";
     const DENIED: &str = " not found, or may not be read";
+    const STATE: &str = " not found in a former state";
 
     /// The engine's error for a table of a database.
     pub fn error(&self, database: &str, table: &str) -> DataFusionError {
@@ -376,10 +385,16 @@ impl NotFound {
             Self::Database(names) => (Self::DATABASE, names.as_slice()),
             Self::TableBut(names) => (Self::TABLE_BUT, names.as_slice()),
             Self::Denied => (Self::DENIED, Default::default()),
+            Self::State => (Self::STATE, Default::default()),
         };
         // A line each: a name may have any other character.
         let names = names.join("\n");
         DataFusionError::Plan(format!("table 'meridian.{database}.{table}'{words}{names}"))
+    }
+
+    /// Whether an error is one of these that says all there is to say.
+    pub fn is_of_state(error: &DataFusionError) -> bool {
+        matches!(error.find_root(), DataFusionError::Plan(message) if message.ends_with(Self::STATE))
     }
 
     fn read(rest: &str) -> Option<Self> {
@@ -389,6 +404,9 @@ impl NotFound {
         }
         if rest.starts_with(Self::DENIED) {
             return Some(Self::Denied);
+        }
+        if rest.starts_with(Self::STATE) {
+            return Some(Self::State);
         }
         let text = rest.strip_prefix(Self::TABLE_BUT)?;
         Some(Self::TableBut(names(text)))

@@ -108,6 +108,8 @@ codes! {
     NAMED_TWICE = 1110, "42000";
     /// There is no room for more temporary files (`ER_RECORD_FILE_FULL`).
     TEMPORARY_FULL = 1114, "HY000";
+    /// A table that is read in a former state and has none (`ER_VERS_NOT_VERSIONED` of MariaDB).
+    NOT_VERSIONED = 4124, "HY000";
     /// Memory or another resource is used up (`ER_OUT_OF_RESOURCES`).
     OUT_OF_RESOURCES = 1041, "HY000";
     /// A mistake of the server's (`ER_INTERNAL_ERROR`).

@@ -310,6 +310,12 @@ const KEYWORDS: [&str; 14] = [
     "EXPLAIN", "SHOW", "DESCRIBE", "WITH",
 ];
 
+fn is_as_of(text: &str) -> bool {
+    let mut words = text.split_whitespace();
+    let mut is = |word: &str| words.next().is_some_and(|it| it.eq_ignore_ascii_case(word));
+    is("as") && is("of")
+}
+
 /// What the parser's message about the word at a byte of the text probably comes from.
 pub(crate) fn parser_hint(sql: &str, message: &str, at: usize) -> Option<String> {
     let found = message.rsplit("found: ").next()?.trim();
@@ -325,6 +331,11 @@ pub(crate) fn parser_hint(sql: &str, message: &str, at: usize) -> Option<String>
             .find(|c| !is_of_angle(c))
             .map_or(sql.len(), |end| at + end);
         return sexagesimal_hint(sql.get(start..end)?);
+    }
+    if found == "as" && is_as_of(behind) {
+        return Some(
+            "AS OF and a time stand behind the name of a table in FROM, before its alias: FROM DiaSource AS OF '2026-11-20' AS s".to_owned(),
+        );
     }
     if let Some(hint) = sign_hint(found, before, behind, message)
         .or_else(|| clause_hint(found, previous.unwrap_or_default(), message))

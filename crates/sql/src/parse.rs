@@ -5,12 +5,14 @@ use std::borrow::Cow;
 use datafusion::common::DataFusionError;
 use datafusion::sql::parser::{DFParser, DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast::{LimitClause, Statement as Ast};
+use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use crate::areaspec::{self, TableShapes};
 use crate::headings::SourceText;
 use crate::limits::{self, DEEPEST_NESTING};
 use crate::mysql::ShowStatement;
+use crate::table_states::{mark_clauses, name_states};
 use crate::{
     Connection, Dialect, ErrorCode, Headings, RepeatedColumns, SqlError, adql, common_columns,
     connection, crossmatch, distinct_order, fold_case, hidden, mysql, no_cache, stored_result,
@@ -39,6 +41,8 @@ pub struct Parsed {
     pub may_be_cached: bool,
     /// The time, in microseconds since 1970, of whose state published data are read; the latest state if there is none.
     pub as_of: Option<i64>,
+    /// The times of the other states in which it reads tables ([`crate::state_catalog`]).
+    pub states: Vec<i64>,
 }
 
 /// Reads the statements of a text that came by a connection, which are separated by semicolons.
@@ -109,10 +113,7 @@ pub fn check_one_expression(dialect: Dialect, text: &str) -> Result<(), SqlError
         Dialect::Adql => Cow::Borrowed(text),
     };
     let folded = fold_case(dialect, text)?;
-    let parser = DFParserBuilder::new(folded.as_str())
-        .with_dialect(dialect.grammar())
-        .with_recursion_limit(PARSER_LEVELS)
-        .build();
+    let parser = parser_of(dialect, &folded);
     let parsed = parser.and_then(|mut parser| {
         parser.parser.parse_expr()?;
         let next = parser.parser.peek_token_ref();
@@ -134,12 +135,19 @@ enum Read {
 
 fn read(dialect: Dialect, sql: &str) -> Result<Vec<Read>, SqlError> {
     let folded = fold_case(dialect, sql)?;
-    let parser = DFParserBuilder::new(folded.as_str())
-        .with_dialect(dialect.grammar())
-        .with_recursion_limit(PARSER_LEVELS)
-        .build();
+    let parser = parser_of(dialect, &folded);
     let statements = parser.and_then(|mut parser| read_all(&mut parser));
     statements.map_err(|error| SqlError::from_datafusion(sql, &error, &[], &str::to_owned))
+}
+
+/// The parser of a folded text.
+fn parser_of(dialect: Dialect, folded: &str) -> Result<DFParser<'static>, DataFusionError> {
+    let tokens = dialect.tokenizer(folded).tokenize_with_location();
+    let tokens = tokens.map_err(ParserError::from)?;
+    DFParserBuilder::new(mark_clauses(tokens))
+        .with_dialect(dialect.grammar())
+        .with_recursion_limit(PARSER_LEVELS)
+        .build()
 }
 
 fn read_all(parser: &mut DFParser<'_>) -> Result<Vec<Read>, DataFusionError> {
@@ -195,6 +203,7 @@ fn show_query(statement: ShowStatement) -> Parsed {
         of_connection: true,
         may_be_cached: false,
         as_of: None,
+        states: vec![],
     }
 }
 
@@ -213,6 +222,7 @@ fn prepare(
         of_connection: limit_rows(&mut statement, connection) || as_of.is_some(),
         may_be_cached: !no_cache::is_said(&statement) && as_of.is_none(),
         as_of,
+        states: vec![],
         statement,
     };
     rewrite(source, &mut parsed, tables, connection)?;
@@ -276,6 +286,8 @@ fn rewrite(
     reads_connection |= stored_result::add_user(source.sql, ast, connection)?;
     parsed.of_connection |= reads_connection;
     parsed.may_be_cached &= !reads_connection;
+    // Behind variables, which may be the times.
+    parsed.states = name_states(source.dialect, source.sql, ast, connection)?;
     // Before all others: its sides are tables like others for what follows.
     crossmatch::wrap_sides(source.dialect, source.sql, ast)?;
     // Before the areas, which put subqueries with `*` in the places of tables.

@@ -13,8 +13,8 @@ use datafusion::sql::sqlparser::ast::{
     Array, CeilFloorKind, Cte, DateTimeField, Expr, Function, FunctionArg, FunctionArgumentList,
     FunctionArguments, GroupByExpr, GroupByWithModifier, Interval, Join, JoinOperator, LimitClause,
     LockClause, Query, Select, SelectFlavor, SelectModifiers, SetExpr, Spanned, Statement,
-    TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, TableWithJoins, Value,
-    ValueWithSpan, Visitor, With,
+    TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, TableVersion, TableWithJoins,
+    Value, ValueWithSpan, Visitor, With,
 };
 
 use crate::fold::Places;
@@ -357,9 +357,14 @@ impl Checker<'_> {
                 self.table_arguments(args.as_ref())?;
                 self.absent(!with_hints.is_empty(), "WITH hints", "leave it out")?;
                 self.absent(
-                    version.is_some(),
-                    "FOR a version of a table",
-                    "a table has one version, the last that was loaded",
+                    !matches!(
+                        version,
+                        None | Some(
+                            TableVersion::ForSystemTimeAsOf(_) | TableVersion::TimestampAsOf(_)
+                        )
+                    ),
+                    "VERSION AS OF",
+                    "give a time, as in AS OF '2026-11-20 08:00:00'",
                 )?;
                 self.absent(
                     *with_ordinality,

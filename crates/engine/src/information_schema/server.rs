@@ -7,7 +7,7 @@ use crate::system_tables::QueryInfo;
 pub(super) const QUERY_COLUMNS: &str = "ID# USER DB PROTOCOL MODE STATE QUEUE_PLACE# LANE SUBMITTED@ STARTED@ ENDED@ PIECES_DONE# \
                                         PIECES# SCAN_BYTES# ESTIMATED_MS# DECODED_BYTES# SHARED_BYTES# ROWS# RESULT_BYTES# SECONDS_LEFT# \
                                         EXPIRES@ ERROR_CODE# ERROR DIALECT STATEMENT CACHED_FROM# WAITS_FOR \
-                                        WARNINGS#";
+                                        WARNINGS# AS_OF@";
 
 /// The columns of `QUERY_MILESTONES`.
 pub(super) const MILESTONE_COLUMNS: &str = "QUERY_ID# NUMBER# PHASE# RUN_BY PIECES# PIECES_DONE# HANDED_OUT@ STARTED@ FIRST_ROWS@ COMMITTED@";
@@ -67,6 +67,7 @@ fn query_row(query: QueryInfo) -> Row {
         query.cached_from.into(),
         query.waits_for.map(|what| what.name().to_owned()).into(),
         query.warnings.into(),
+        time(query.as_of),
     ]
 }
 

@@ -12,13 +12,13 @@ mod repeated;
 mod results;
 mod state;
 mod view_columns;
+pub(crate) mod view_states;
 pub(crate) mod views;
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::SchemaRef;
-use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
 use datafusion::common::TableReference;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SessionState, TaskContext};
@@ -52,7 +52,7 @@ pub use state::{analyzer_rules, physical_rules, runtime};
 pub use views::{NewView, create_view, drop_view, views_of};
 
 /// The catalog's name inside DataFusion.
-const CATALOG: &str = "meridian";
+pub(crate) const CATALOG: &str = "meridian";
 
 /// Instead of a database's name: there is no default database, and table names need theirs.
 pub const NO_DATABASE: &str = "";
@@ -290,9 +290,7 @@ impl Session {
         let mut state = self.planners.take(&self.context);
         if has_own_tables(parsed) {
             let tables = self.tables.seen_by(parsed);
-            let list = MemoryCatalogProviderList::new();
-            list.register_catalog(CATALOG.to_owned(), Arc::new(tables));
-            state.register_catalog_list(Arc::new(list));
+            state.register_catalog_list(tables.with_states(parsed));
         }
         state
     }
@@ -545,7 +543,7 @@ fn only(mut statements: Vec<Parsed>) -> Result<Parsed, EngineError> {
 
 /// Whether a statement is planned on tables that others do not see.
 fn has_own_tables(parsed: &Parsed) -> bool {
-    parsed.names_hidden_columns || parsed.as_of.is_some()
+    parsed.names_hidden_columns || parsed.as_of.is_some() || !parsed.states.is_empty()
 }
 
 /// Whether the parser may ask of the tables' positions and hidden columns.

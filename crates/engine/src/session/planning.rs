@@ -12,8 +12,8 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     DataType as AstType, ExactNumberInfo, Ident, Statement as Ast,
 };
+use sql::NotFound;
 
-use super::CATALOG;
 use crate::Archive;
 use crate::error::external;
 use crate::loaded_table::LoadedTable;
@@ -114,10 +114,13 @@ pub(super) async fn logical_plan(
 
 /// The error, which also says in which databases a table is that was not found, or which databases there are.
 async fn with_alternatives(state: &SessionState, error: DataFusionError) -> DataFusionError {
-    let Some((database, table)) = missing_table(&error) else {
+    let Some((catalog, database, table)) = missing_table(&error) else {
         return error;
     };
-    let catalog = state.catalog_list().catalog(CATALOG);
+    if NotFound::is_of_state(&error) {
+        return error;
+    }
+    let catalog = state.catalog_list().catalog(&catalog);
     let found = catalog.and_then(|catalog| catalog.schema(&database));
     let schema = found.as_ref();
     match schema.and_then(|schema| schema.downcast_ref::<ArchiveDatabase>()) {
@@ -128,8 +131,8 @@ async fn with_alternatives(state: &SessionState, error: DataFusionError) -> Data
     }
 }
 
-/// The database and the table of the planner's error that there is no such table.
-fn missing_table(error: &DataFusionError) -> Option<(String, String)> {
+/// The catalogue, the database and the table of the planner's error that there is no such table.
+fn missing_table(error: &DataFusionError) -> Option<(String, String, String)> {
     let DataFusionError::Plan(message) = error.find_root() else {
         return None;
     };
@@ -137,9 +140,9 @@ fn missing_table(error: &DataFusionError) -> Option<(String, String)> {
         .strip_prefix("table '")?
         .split_once("' not found")?
         .0;
-    let name = name.strip_prefix(CATALOG)?.strip_prefix('.')?;
+    let (catalog, name) = name.split_once('.')?;
     let (database, table) = name.split_once('.')?;
-    Some((database.to_owned(), table.to_owned()))
+    Some((catalog.to_owned(), database.to_owned(), table.to_owned()))
 }
 
 async fn are_current(plan: &LogicalPlan) -> Result<bool> {

@@ -12,7 +12,7 @@ use arrow::datatypes::SchemaRef;
 use catalog::{
     CatalogError, Columns, Position, Rights, TableKind, TableMetadata, View, ViewQuery, fold_name,
 };
-use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
+use datafusion::catalog::CatalogProviderList;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Column, DataFusionError, TableReference};
 use datafusion::datasource::source_as_provider;
@@ -26,7 +26,7 @@ use super::names::{Shapes, declared_columns, resolved_headings, shapes};
 use super::origins::{self, Origin};
 use super::planning::logical_plan;
 use super::view_columns::{named_columns, places};
-use super::{CATALOG, NO_DATABASE, SessionOptions, is_query, mentions_shapes, only, state};
+use super::{NO_DATABASE, SessionOptions, is_query, mentions_shapes, only, state};
 use crate::archive::Views;
 use crate::barrier::BarrierNode;
 use crate::loaded_table::LoadedTable;
@@ -176,7 +176,7 @@ impl Definition {
         sql::replace_as_of(&mut parsed.statement, as_of)?;
         let hidden = parsed.names_hidden_columns;
         let tables = ArchiveCatalog::of_definition(archive, hidden, path, as_of);
-        let state = definition_state(&folded_default(default), tables)?;
+        let state = definition_state(&folded_default(default), tables.with_states(&parsed))?;
         let failed = |error| of_planner(text, &error);
         let plan = logical_plan(&state, parsed.statement)
             .await
@@ -270,7 +270,10 @@ fn of_planner(text: &str, error: &DataFusionError) -> EngineError {
 }
 
 /// The state in which a definition is planned: of MySQL's dialect, without files, results of queries and whatever else a server adds.
-fn definition_state(default: &str, tables: ArchiveCatalog) -> Result<SessionState, EngineError> {
+fn definition_state(
+    default: &str,
+    tables: Arc<dyn CatalogProviderList>,
+) -> Result<SessionState, EngineError> {
     static BASE: OnceLock<SessionState> = OnceLock::new();
     let mut state = match BASE.get() {
         Some(base) => base.clone(),
@@ -280,9 +283,7 @@ fn definition_state(default: &str, tables: ArchiveCatalog) -> Result<SessionStat
         }
     };
     default.clone_into(&mut state.config_mut().options_mut().catalog.default_schema);
-    let list = MemoryCatalogProviderList::new();
-    list.register_catalog(CATALOG.to_owned(), Arc::new(tables));
-    state.register_catalog_list(Arc::new(list));
+    state.register_catalog_list(tables);
     Ok(state)
 }
 

@@ -116,7 +116,7 @@ fn in_a_line(milestone: &MilestoneDescription) -> String {
     line
 }
 
-fn properties(query: &QueryDescription) -> [(&'static str, Option<String>); 16] {
+fn properties(query: &QueryDescription) -> [(&'static str, Option<String>); 17] {
     let time = |time: &Option<String>| time.as_deref().map(readable);
     [
         ("state", Some(state(query))),
@@ -129,6 +129,7 @@ fn properties(query: &QueryDescription) -> [(&'static str, Option<String>); 16] 
             "mode",
             Some(format!("{} by {}", query.mode, query.protocol)),
         ),
+        ("as of", time(&query.as_of)),
         ("submitted", Some(readable(&query.submitted))),
         ("started", time(&query.started)),
         ("ended", time(&query.ended)),

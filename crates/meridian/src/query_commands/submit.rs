@@ -36,6 +36,9 @@ pub struct SubmitArguments {
     /// Seconds that the query may run.
     #[arg(long, value_name = "SECONDS")]
     time_limit: Option<f64>,
+    /// The time (UTC) of whose state alert databases are read, such as '2026-11-20 08:00:00'; the latest state without it.
+    #[arg(long, value_name = "TIME")]
+    as_of: Option<String>,
     /// Follow the query until it has ended. Ctrl-C ends this command; the query goes on.
     #[arg(long)]
     wait: bool,
@@ -70,6 +73,7 @@ pub async fn run(arguments: SubmitArguments) -> Result<(), Failure> {
         "user": client.user(),
         "row_limit": arguments.row_limit,
         "time_limit": arguments.time_limit,
+        "as_of": arguments.as_of,
     });
     let submitted: QueryDescription = client
         .send_for(Method::POST, "/queries", Some(&request))

@@ -109,10 +109,6 @@ impl Client {
         watch: &Watch<'_>,
     ) -> Result<String, Interruption> {
         let variables = &self.connection.variables;
-        if variables.as_of().is_some() {
-            let sentence = "submitted queries read the latest state: SET meridian_as_of = '' before SUBMIT, or execute the statement without it";
-            return Err(ClientError::new(ErrorCode::NOT_SUPPORTED, sentence).into());
-        }
         let statement = self.connection.user_variables.written_out(&statement);
         let submission = Submission {
             user: self.connection.user.clone(),
@@ -122,6 +118,7 @@ impl Client {
             time_limit: variables
                 .milliseconds_of_a_statement()
                 .map(Duration::from_millis),
+            as_of: variables.as_of(),
             dialect: Dialect::MySql,
             statement: statement.map_err(ClientError::from)?,
         };

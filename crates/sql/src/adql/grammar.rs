@@ -44,6 +44,11 @@ impl Dialect for AdqlGrammar {
         true
     }
 
+    /// `FOR SYSTEM_TIME AS OF`, and `AS OF` alone: see [`crate::table_states`].
+    fn supports_table_versioning(&self) -> bool {
+        true
+    }
+
     fn supports_parens_around_table_factor(&self) -> bool {
         true
     }

@@ -304,7 +304,7 @@ impl Variable {
             (Rule::Collation, Text(text)) => Some(Text(collation(text)?)),
             (Rule::TimeZone, Text(text)) => Some(Text(time_zone(text)?)),
             (Rule::AsOf, Text(text)) => {
-                as_of::time_of(text)?;
+                as_of::time_of_variable(text)?;
                 Some(Text(text.trim().to_owned()))
             }
             (Rule::Modes, Text(text)) => Some(Text(modes(text)?)),

@@ -92,6 +92,11 @@ impl Dialect for MySqlGrammar {
         true
     }
 
+    /// `FOR SYSTEM_TIME AS OF`, and `AS OF` alone: see [`crate::table_states`].
+    fn supports_table_versioning(&self) -> bool {
+        true
+    }
+
     fn supports_group_by_with_modifier(&self) -> bool {
         true
     }

@@ -241,6 +241,7 @@ pub(super) async fn submit(
             protocol: Protocol::Http,
             row_limit: None,
             time_limit: None,
+            as_of: None,
             dialect: Dialect::MySql,
             statement: only_statement(&request.query)?,
         };
@@ -402,6 +403,7 @@ mod tests {
             error_code,
             error: error_code.map(|_| "it failed".to_owned()),
             dialect: Dialect::MySql,
+            as_of: None,
             statement: "SELECT 1".to_owned(),
             cached_from: None,
             milestones: Arc::default(),

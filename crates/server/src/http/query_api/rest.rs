@@ -202,6 +202,14 @@ impl StatementRequest {
         }
     }
 
+    /// The time of whose state alert databases are read, in microseconds since 1970.
+    fn as_of(&self) -> Result<Option<i64>, ClientError> {
+        match &self.as_of {
+            Some(text) => Ok(sql::time_of_variable(text)?),
+            None => Ok(None),
+        }
+    }
+
     pub(super) fn time_limit(&self) -> Result<Option<Duration>, Problem> {
         let Some(seconds) = self.time_limit else {
             return Ok(None);
@@ -225,11 +233,6 @@ pub(super) async fn submit(
 ) -> Result<Response<Body>, RestError> {
     let body = receive(&state, body).await?;
     let request = StatementRequest::read(&body)?;
-    if request.as_of.is_some() {
-        let sentence =
-            "submitted queries read the latest state: send a statement with as_of to POST /sql";
-        return Err(Problem::bad(sentence).into());
-    }
     let dialect = request.dialect()?;
     let submission = Submission {
         user: Requester::of(address, &headers, request.user.as_deref())?.user,
@@ -237,6 +240,7 @@ pub(super) async fn submit(
         protocol: Protocol::Http,
         row_limit: request.row_limit,
         time_limit: request.time_limit()?,
+        as_of: request.as_of()?,
         dialect,
         statement: request.statement(dialect)?,
     };

@@ -144,11 +144,7 @@ impl Client {
 
     async fn submit(&self, record: &JobRecord) -> Result<(), Problem> {
         let request = TapRequest::read(&RequestParameters::of(record.parameters.clone()))?;
-        if request.as_of.is_some() {
-            let sentence =
-                "jobs read the latest state: send a query with MERIDIAN_AS_OF to /tap/sync";
-            return Err(Problem::bad(sentence));
-        }
+        let as_of = request.as_of()?;
         let shared = &self.state.shared;
         let jobs = &self.state.jobs;
         let statement = jobs.names_of(record).statement(&request.statement)?;
@@ -161,6 +157,7 @@ impl Client {
             row_limit: { shared.usage.rows_within(request.max_rows) }
                 .map(|most| most.saturating_add(1)),
             time_limit: (limit > 0).then(|| Duration::from_secs(limit)),
+            as_of,
             dialect: Dialect::Adql,
             statement,
         };

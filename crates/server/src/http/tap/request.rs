@@ -26,7 +26,7 @@ pub(super) struct TapRequest {
 }
 
 impl TapRequest {
-    /// Reads REQUEST, LANG, QUERY, RESPONSEFORMAT (or FORMAT), MAXREC and MERIDIAN_AS_OF. Others are ignored.
+    /// Reads REQUEST, LANG, QUERY, RESPONSEFORMAT (or FORMAT), MAXREC and ASOF (or MERIDIAN_AS_OF). Others are ignored.
     ///
     /// # Errors
     /// One of them is missing or has no such value.
@@ -49,12 +49,35 @@ impl TapRequest {
         let statement = parameters.value("QUERY")?.ok_or_else(|| {
             Problem::bad("QUERY is missing: the query in ADQL, as in QUERY=SELECT TOP 5 * FROM TAP_SCHEMA.tables")
         })?;
+        let as_of = match (
+            parameters.value("ASOF")?,
+            parameters.value("MERIDIAN_AS_OF")?,
+        ) {
+            (Some(one), Some(other)) if one != other => {
+                return Err(Problem::bad(format!(
+                    "ASOF is {one} and MERIDIAN_AS_OF is {other}: give one of them, they are the same parameter"
+                )));
+            }
+            (one, other) => one.or(other).map(str::to_owned),
+        };
         Ok(Self {
             statement: statement.to_owned(),
             format: format(parameters)?,
             max_rows: parameters.count("MAXREC")?,
-            as_of: parameters.value("MERIDIAN_AS_OF")?.map(str::to_owned),
+            as_of,
         })
+    }
+
+    /// The time of whose state alert databases are read, in microseconds since 1970.
+    ///
+    /// # Errors
+    /// It is no time, or one that is still to come.
+    pub(super) fn as_of(&self) -> Result<Option<i64>, Problem> {
+        let Some(text) = &self.as_of else {
+            return Ok(None);
+        };
+        let time = sql::time_of_variable(text);
+        time.map_err(|error| Problem::bad(error.to_string().replace(sql::AS_OF_VARIABLE, "ASOF")))
     }
 }
 
@@ -145,6 +168,21 @@ mod tests {
     }
 
     #[test]
+    fn a_query_may_be_as_of_a_time() {
+        let time = |query: &str| read(&format!("QUERY=SELECT+1{query}")).unwrap().as_of();
+        assert_eq!(time(""), Ok(None));
+        for name in ["ASOF", "asof", "MERIDIAN_AS_OF"] {
+            let given = format!("&{name}=1970-01-02T00:00:00.5Z");
+            assert_eq!(time(&given), Ok(Some(86_400_500_000)), "{name}");
+        }
+        let error = time("&ASOF=yesterday").unwrap_err();
+        assert!(
+            error.sentence.contains("ASOF cannot be set to"),
+            "{error:?}"
+        );
+    }
+
+    #[test]
     fn a_query_has_a_language_and_a_format() {
         let request =
             read("request=doQuery&lang=adql-2.1&query=SELECT+1&maxrec=5&FORMAT=csv&x=y").unwrap();
@@ -161,6 +199,10 @@ mod tests {
             ("REQUEST=getCapabilities", "REQUEST is getCapabilities"),
             ("QUERY=SELECT+1&FORMAT=hdf5", "RESPONSEFORMAT is hdf5"),
             ("QUERY=SELECT+1&MAXREC=-1", "MAXREC is no whole number"),
+            (
+                "QUERY=SELECT+1&ASOF=2026-01-01&MERIDIAN_AS_OF=2026-01-02",
+                "give one of them",
+            ),
         ] {
             let error = read(query).unwrap_err();
             assert!(error.contains(sentence), "{query}: {error}");

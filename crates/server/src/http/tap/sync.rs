@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, Response};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use sql::connection::VariableValue;
-use sql::{AS_OF_VARIABLE, Dialect};
+use sql::{AS_OF_VARIABLE, Dialect, ErrorCode};
 
 use super::form::TapForm;
 use super::request::{TapFormat, TapRequest, of_address};
@@ -104,6 +104,9 @@ impl SynchronousQuery {
         let shared = &state.shared;
         let database = shared.sessions.only_database().await?;
         let max_rows = shared.usage.rows_within(request.max_rows);
+        request.as_of().map_err(|problem| {
+            ClientError::new(ErrorCode::WRONG_VARIABLE_VALUE, problem.sentence)
+        })?;
         let mut query = TrackedQuery::begin(shared, requester, database, request.statement)?;
         if let Some(time) = request.as_of {
             let time = Some(VariableValue::Text(time));
