@@ -217,7 +217,11 @@ pub struct AlertSchema {
     latest: TableSchema,
     sources: TableSchema,
     forced: TableSchema,
+    solar_system: Option<TableSchema>,
 }
+
+/// The table of objects of the solar system, which the operator loads.
+const SOLAR_SYSTEM: &str = "SSObject";
 
 /// A subset of the columns of [`AlertTable::DiaObject`] that is read of the latest versions.
 const LATEST: &str = "DiaObjectLast";
@@ -266,6 +270,11 @@ impl AlertSchema {
             forced: stored(AlertTable::DiaForcedSource)?,
             objects,
             latest,
+            // Nothing is stored in it: where it is not as it would have to be, it is left out.
+            solar_system: table(SOLAR_SYSTEM).ok().flatten().filter(|found| {
+                let key = found.column(names::SS_OBJECT);
+                key.is_some_and(|key| key.column_type == ColumnType::Long)
+            }),
         })
     }
 
@@ -291,6 +300,11 @@ impl AlertSchema {
     /// The columns in which the latest versions of objects are read: those of `DiaObjectLast`, or all if there is no such table.
     pub fn latest(&self) -> &TableSchema {
         &self.latest
+    }
+
+    /// The columns of the table of objects of the solar system, `SSObject`, if there is one with their number (`ssObjectId`).
+    pub fn solar_system(&self) -> Option<&TableSchema> {
+        self.solar_system.as_ref()
     }
 
     /// Checks that rows which were stored with this schema can be read with another.

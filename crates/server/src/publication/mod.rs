@@ -12,6 +12,7 @@ mod emptying;
 mod following;
 mod reseed;
 mod rows;
+mod solar_system;
 mod tables;
 mod views;
 mod words;
@@ -142,6 +143,7 @@ async fn publish_closed(
     let schema = database.stored_schema().await?;
     tables::make(catalog, database, &schema).await?;
     views::make(archive, database, &schema).await?;
+    solar_system::make(archive, database, &schema).await?;
     words::describe(catalog, database, &schema).await?;
     for edition in editions {
         match publish_edition(catalog, database, &schema, &edition).await {

@@ -17,7 +17,7 @@ use tracing::warn;
 
 use super::PublicationError;
 use super::tables::published_columns;
-use super::words;
+use super::{solar_system, words};
 
 const STACK: usize = 32 << 20;
 
@@ -111,11 +111,16 @@ async fn changed(
         }
         changed.push(view.changed(&found, schema, &new, becomes));
     }
+    let solar_system = solar_system::changed(catalog, database, (since, becomes));
+    changed.extend(solar_system.await?);
     Ok(changed)
 }
 
 /// Makes a view on a thread of its own: planning takes more of the stack than threads of the network have.
-async fn on_large_stack(archive: Arc<Archive>, view: NewView) -> Result<(), PublicationError> {
+pub(super) async fn on_large_stack(
+    archive: Arc<Archive>,
+    view: NewView,
+) -> Result<(), PublicationError> {
     let runtime = Handle::current();
     let (sender, receiver) = oneshot::channel();
     let make = move || {
@@ -241,14 +246,7 @@ impl UserView {
 
     /// What it is made of, in these columns; there is no state before a time in microseconds since 1970 (UTC).
     fn definition(self, database: &str, columns: &[String], since: Option<i64>) -> String {
-        let definition = self.any_state(database, columns);
-        match since {
-            None => definition,
-            Some(since) => definition.replace(
-                &format!("{AS_OF_FUNCTION}()"),
-                &format!("{AS_OF_FUNCTION}({since})"),
-            ),
-        }
+        without_states_before(self.any_state(database, columns), since)
     }
 
     fn any_state(self, database: &str, columns: &[String]) -> String {
@@ -278,6 +276,17 @@ impl UserView {
             Self::Sources => sources(database, columns),
             Self::Forced => forced(database, columns),
         }
+    }
+}
+
+/// A definition without a state before a time in microseconds since 1970 (UTC).
+pub(super) fn without_states_before(definition: String, first: Option<i64>) -> String {
+    match first {
+        None => definition,
+        Some(first) => definition.replace(
+            &format!("{AS_OF_FUNCTION}()"),
+            &format!("{AS_OF_FUNCTION}({first})"),
+        ),
     }
 }
 

@@ -44,6 +44,28 @@ pub(super) async fn describe(
     Ok(())
 }
 
+/// Says of a table what the schema says of it.
+pub(super) async fn describe_table(
+    catalog: &Catalog,
+    database: &AlertDatabase,
+    schema: &AlertSchema,
+    name: &str,
+) -> Result<(), PublicationError> {
+    let words = read(schema);
+    let said = words
+        .iter()
+        .flat_map(|words| &words.tables)
+        .find(|it| it.name == name);
+    if let Some(said) = said {
+        let mut change = DatabaseChange::default();
+        change
+            .tables
+            .insert(fold_name(name), of_shown(said, |_| true));
+        catalog.describe(database.name(), &change).await?;
+    }
+    Ok(())
+}
+
 /// What the schema says of columns that a view gets.
 pub(super) fn of_columns(schema: &AlertSchema, view: UserView, names: &[String]) -> TableChange {
     let mut change = TableChange::default();
@@ -81,11 +103,19 @@ fn of_table<'a>(words: &'a DatabaseWords, view: &str) -> Option<&'a TableWords> 
 }
 
 fn of_view(view: &View, said: &TableWords) -> TableChange {
+    let is_shown = |folded: &str| {
+        let mut columns = view.query.columns.iter();
+        columns.any(|name| fold_name(name) == folded)
+    };
+    of_shown(said, is_shown)
+}
+
+/// What is said of a table and of those of its columns that are shown, by their folded names.
+fn of_shown(said: &TableWords, is_shown: impl Fn(&str) -> bool) -> TableChange {
     let mut columns = BTreeMap::new();
     for column in &said.columns {
         let folded = fold_name(&column.name);
-        let is_shown = |name: &String| fold_name(name) == folded;
-        if view.query.columns.iter().any(is_shown) && says_something(column) {
+        if is_shown(&folded) && says_something(column) {
             columns.insert(folded, of_column(column));
         }
     }
