@@ -17,7 +17,8 @@ use crate::{
 pub struct SqlError {
     sentence: String,
     code: ErrorCode,
-    place: Option<ErrorPlace>,
+    /// Boxed, as errors travel in results of all sizes.
+    place: Option<Box<ErrorPlace>>,
     retry_after: Option<Duration>,
 }
 
@@ -81,7 +82,7 @@ impl SqlError {
     pub fn at_word(sql: &str, location: Location, sentence: impl Into<String>) -> Self {
         let error = Self::at(sql, location, sentence);
         Self {
-            place: error.place.map(ErrorPlace::of_word),
+            place: error.place.map(|place| Box::new(place.of_word())),
             ..error
         }
     }
@@ -110,7 +111,7 @@ impl SqlError {
     }
 
     fn point_at(&mut self, sql: &str, byte: usize, width: usize) {
-        self.place = Some(ErrorPlace::new(sql, byte, width));
+        self.place = Some(Box::new(ErrorPlace::new(sql, byte, width)));
     }
 
     /// Puts an engine's error into words. `sql` is the text as typed; `tables` are the names that could have been meant
