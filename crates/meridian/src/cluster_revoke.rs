@@ -45,10 +45,10 @@ pub fn run(arguments: &RevokeArguments) -> Result<(), Failure> {
         text.push_str("all of these certificates were revoked before\n");
     }
     let dir = arguments.directory.display();
-    write!(
+    writeln!(
         text,
         "The list is {dir}/crl.pem, and in the directories of the other members there. Copy it into the TLS directory of each member, as crl.pem: \
-         a member reads it within seconds, without a restart, and lets nobody in who is in the list.\n"
+         a member reads it within seconds, without a restart, and lets nobody in who is in the list."
     )?;
     tell(&text)
 }
