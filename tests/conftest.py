@@ -13,6 +13,7 @@ import pytest
 
 from catalogues import Catalogue, load_dumps, load_gaia, load_synthetic
 from meridian_cli import Meridian
+from private_postgres import binaries, private_postgres
 from queries import Case
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -145,3 +146,12 @@ def gaia(
     if not given:
         pytest.skip("Set MERIDIAN_GAIA_CSV to the CSV file that `make demo` writes to run the queries on real stars.")
     yield from asked(load_gaia(meridian, tmp_path_factory.mktemp("gaia"), Path(given)), request, "test_gaia")
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    """The address of a PostgreSQL of the module's own."""
+    if binaries() is None:
+        pytest.skip("there is no PostgreSQL: `apt-get install postgresql`")
+    with private_postgres() as url:
+        yield url

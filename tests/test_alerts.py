@@ -13,7 +13,6 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,7 +23,6 @@ sys.path[:0] = [str(ROOT / "python" / "meridian_apdb")]
 
 from meridian_apdb import AlertDatabase, AlertError, Conflict, InvalidRequest, NotFound, circle, polygon  # noqa: E402
 
-import private_postgres  # noqa: E402
 from alert_model import Model, rows_of  # noqa: E402
 from meridian_cli import Meridian  # noqa: E402
 from serving import Server, serving, wait_until  # noqa: E402
@@ -34,15 +32,6 @@ STORES = ["sqlite", "postgres"]
 SEEDS = [1, 2, 3]
 ROUNDS = 120
 KILLS = int(os.environ.get("MERIDIAN_ALERTS_KILLS", "12"))
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[str]:
-    """A PostgreSQL."""
-    if private_postgres.binaries() is None:
-        pytest.skip("PostgreSQL is not installed")
-    with private_postgres.private_postgres() as url:
-        yield url
 
 
 @pytest.fixture(params=STORES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import pytest
 
 from complaints import assert_rejected
 from meridian_cli import Meridian, load_arguments
-from private_postgres import binaries, private_postgres
 from serving import Server, serving, wait_until
 from small_tables import CHILD, DIRECTOR, chunk_files, count_of, star_lines, write_lines, write_stars
 from test_users import PASSWORD, must
@@ -25,14 +23,6 @@ STATE = "SELECT count(*), min(version), max(version), sum(id) FROM Star"
 def state(rows: int, version: int) -> tuple[object, ...]:
     """What STATE gives for a whole table."""
     return (rows, version, version, rows * (rows - 1) // 2)
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[str]:
-    if binaries() is None:
-        pytest.skip("there is no PostgreSQL: `apt-get install postgresql`")
-    with private_postgres() as url:
-        yield url
 
 
 @pytest.fixture

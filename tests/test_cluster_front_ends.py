@@ -20,7 +20,6 @@ import pytest
 
 from cluster_members import Member
 from meridian_cli import Meridian, Outcome
-from private_postgres import binaries, private_postgres
 from serving import START_SECONDS, Server, serving, wait_until
 from small_tables import star_lines, write_lines
 from test_cluster import STATEMENTS, ask
@@ -46,14 +45,6 @@ def with_numbers(files: Iterable[Path]) -> Iterator[tuple[Path, int]]:
     for path in files:
         with suppress(FileNotFoundError):
             yield path, path.stat().st_ino
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[str]:
-    if binaries() is None:
-        pytest.skip("there is no PostgreSQL: `apt-get install postgresql`")
-    with private_postgres() as url:
-        yield url
 
 
 @pytest.fixture(scope="module")

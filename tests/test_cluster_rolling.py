@@ -8,7 +8,6 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -17,7 +16,6 @@ import pymysql
 import pytest
 
 from meridian_cli import Meridian
-from private_postgres import binaries, private_postgres
 from serving import Server, serving, wait_until
 from small_tables import star_lines, write_lines
 from test_cluster import ask
@@ -33,14 +31,6 @@ STATEMENTS = [
     "SELECT s.* FROM Star s WHERE id = 12345",
     "SELECT COUNT(*) FROM Star a, Star b WHERE scisql_angSep(a.ra, a.`dec`, b.ra, b.`dec`) < 0.2 AND a.id < b.id",
 ]
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[str]:
-    if binaries() is None:
-        pytest.skip("there is no PostgreSQL: `apt-get install postgresql`")
-    with private_postgres() as url:
-        yield url
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,6 @@ from urllib.parse import urlencode
 import pytest
 
 from meridian_cli import Meridian
-from private_postgres import binaries, private_postgres
 from serving import Server, serving, wait_until
 from small_tables import load_stars_and_bands
 from test_login_over_http import cookie_of, who
@@ -38,14 +37,6 @@ PLAIN = SLOW.replace("0.2", "0.0")
 NEAR = PAIRS.replace("< 2.5", "< 0.1")
 SECONDS = 120
 SCHEMAS = (f"fronts_{number}" for number in count())
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[str]:
-    if binaries() is None:
-        pytest.skip("there is no PostgreSQL: `apt-get install postgresql`")
-    with private_postgres() as url:
-        yield url
 
 
 @pytest.fixture(scope="module")
