@@ -308,31 +308,6 @@ def test_keys_are_generated_for_directors_that_have_none(meridian: Meridian, tmp
     assert_rejected(meridian.run(*target, "--append", more), f"no column {key}", "--generate-key")
 
 
-@pytest.mark.parametrize(("columns", "key"), [("designation,ra,dec", "id"), ("designation,ra,dec,id", "T_id")], ids=["id is free", "id is taken"])
-def test_names_are_keys_without_a_word(meridian: Meridian, tmp_path: Path, columns: str, key: str) -> None:
-    """The names of 2MASS were refused as keys. Appends get keys as well, children the key that was made."""
-    extra = ",7" if columns.endswith("id") else ""
-    names = [f"{n:08d}+{n:07d}" for n in range(300)]
-    content = columns + "\n" + "".join(f"{name},{n},{n / 10}{extra}\n" for n, name in enumerate(names))
-    report = loaded(meridian, tmp_path, content, "--ra", "ra", "--dec", "dec", "--key", "designation")
-    assert f"the key is the column {key}, which is made" in report and "designation is a text" in report
-    found = rows(meridian, tmp_path, f"{key}, designation")
-    assert sorted(found) == [(n + 2, name) for n, name in enumerate(names)]
-    assert meridian.rows(tmp_path / "data", "d", f"SELECT designation FROM T WHERE {key} = 9") == [(names[7],)]
-    more = tmp_path / "more.csv"
-    more.write_text(f"{columns}\n00000000-0000001,5,5{extra}\n")
-    meridian.must("load", "--data", tmp_path / "data", "--db", "d", "--table", "T", "--append", "--generate-key", more)
-    assert rows(meridian, tmp_path, f"COUNT(*), COUNT(DISTINCT {key})") == [(301, 301)]
-    spots = tmp_path / "spots.csv"
-    spots.write_text("spot,of\n1,2\n2,3\n")
-    meridian.must("load", "--data", tmp_path / "data", "--db", "d", "--table", "Spot", "--key", "of", "--director", "T", spots)
-    joined = f"SELECT designation FROM T JOIN Spot ON T.{key} = Spot.of ORDER BY spot"
-    assert meridian.rows(tmp_path / "data", "d", joined) == [(names[0],), (names[1],)]
-    meridian.must("check", "--data", tmp_path / "data")
-    # Where there is nothing to make a key for, a text is refused.
-    assert_rejected(meridian.run("load", "--data", tmp_path / "data", "--db", "d", "--table", "Other", "--key", "designation", "--director", "T", more), "designation", "integer type")
-
-
 @pytest.mark.parametrize(
     ("bad", "counted"),
     [(["x12"], "the only one that is no integer of 20 values"), (["1.5"], "the only one"), (["n/a"], "the only one"), (["12a", "--", "7.25"], "the first of 3 that are no integers of 20 values")],
@@ -357,9 +332,9 @@ def test_a_key_that_a_few_lines_spoil(meridian: Meridian, tmp_path: Path, role: 
     assert_rejected(rejected, f"{file}:7: ", bad[0], counted, "--schema", "--text k")
     assert_rejected(meridian.run(*target, *options, "--dry-run", file), f"{file}:7: ")
     if role == "director":
-        # As a text it is taken, with a key that is made.
+        # As a text it is the key.
         report = meridian.must(*target, *options, "--text", "k", file).text
-        assert "the key is the column id, which is made" in report
+        assert "the column k_key, which is computed of it" in report
         schema = tmp_path / "schema.json"
         columns = [{"name": "k", "type": "BIGINT"}, *({"name": name, "type": "DOUBLE"} for name in ("ra", "dec", "n"))]
         schema.write_text(json.dumps({"columns": columns}))

@@ -62,6 +62,11 @@ class TableShape:
         return not self.is_file and self.options.get("kind") != "replicated"
 
     @property
+    def has_text_key(self) -> bool:
+        """Whether Meridian gives it a column more: the numbers of the texts that are its key. `*` has it there alone."""
+        return self.is_partitioned and any(one.domain == "label" for one in self.fields)
+
+    @property
     def query(self) -> str | None:
         """What a view is made of, as both engines read it; none of a table."""
         return str(self.options["query"]) if "query" in self.options else None
@@ -147,6 +152,7 @@ class WorldMaker:
             self.hollow(),
             *self.deep(objects, other),
             *self.files(objects, keys),
+            *self.labelled(objects),
         ]
         parts = rng.choice([1, 1, 2, 4, 4])
         if parts > 1 and rng.random() < 0.7:
@@ -371,6 +377,29 @@ class WorldMaker:
         child = {"kind": "child", "key": "starId", "director": "Star"}
         chosen = [rng.choice([*keys, 7001]) for _ in range(epochs)]
         return [star, self.table(TableShape("deep", "Epoch", fields, child), {"epochId": range(epochs), "starId": chosen})]
+
+    def labelled(self, objects: list[Place]) -> list[TableRows]:
+        """A director whose key is a text, and its child, with orphans and NULLs."""
+        rng = self.random
+        labels = [*values.TEXTS, *(f"J{n:06d}" for n in range(rng.randint(FEW, MANY)))]
+        places = [rng.choice(objects).moved(rng, 0.3) for _ in labels]
+        fields = (
+            Field("label", "text", "varchar(60) NOT NULL", "label", True), Field("ra", "ra", "double NOT NULL"), Field("decl", "dec", "double NOT NULL"),
+            Field("mag", "tame", self.real()), Field("nObs", "small", self.integer(), "small"),
+        )  # fmt: skip
+        options = {"kind": "director", "key": "label", "ra": "ra", "dec": "decl"}
+        named = self.table(
+            TableShape("sky", "Named", fields, options, ("ra", "decl")),
+            {"label": labels, "ra": [p.ra for p in places], "decl": [p.dec for p in places]},
+        )
+        count = rng.randint(FEW, MANY)
+        of = [rng.choices([rng.choice(labels), None, "nobody", "Nobody"], [80, 8, 6, 6])[0] for _ in range(count)]
+        fields = (
+            Field("noteId", "key", "bigint NOT NULL", None, True), Field("label", "text", "varchar(60)", "label"),
+            Field("filterId", "small", self.integer(), "small"), Field("value", "tame", self.real()),
+        )  # fmt: skip
+        child = {"kind": "child", "key": "label", "director": "Named"}
+        return [named, self.table(TableShape("sky", "Note", fields, child), {"noteId": range(count), "label": of})]
 
     def views(self, tables: list[TableRows]) -> list[TableRows]:
         """Views of tables: in another order of columns and under other names, of some rows, with computed columns, of a join, of a view."""

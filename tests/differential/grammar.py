@@ -92,8 +92,13 @@ class Grammar:
         scope = Scope([Entry(alias, shape.fields, shape, rows)])
         source = Table(shape.database, shape.name, alias, shape.database != "sky")
         keys = [one for one in scope.columns("int") if one.field.domain in ("object", "reference", "star", "source")]
+        texts = [one for one in scope.columns("text") if one.field.domain == "label"]
         where: Expr | None = None
-        if keys and self.chance(0.7):
+        if texts and self.chance(0.7):
+            where = self.expressions.compared("text", "eq", texts[0].column, self.expressions.constant("text"))
+            if self.chance(0.3):
+                where = InList("bool", texts[0].column, tuple(self.expressions.constant("text") for _ in range(self.random.randint(1, 4))), False)
+        elif keys and self.chance(0.7):
             key = self.random.choice(keys)
             role = self.expressions.maybe_text("key")
             where = self.expressions.compared("int", "eq", key.column, self.expressions.constant(role))
@@ -107,7 +112,7 @@ class Grammar:
             where = other if where is None else Apply("bool", self.random.choice(["and", "and", "or"]), (where, other))
         if self.chance(0.25):
             return Select(self.named([self.expressions.aggregate(scope, ["count_all", "count", "max_int", "min_real"])]), source, where=where)
-        if self.chance(0.3):
+        if self.chance(0.3) and not shape.has_text_key:
             return Select((Star(tuple(one.kind for one in shape.fields)),), source, where=where)
         return Select(self.named([self.expressions.item(scope) for _ in range(self.random.randint(1, 3))]), source, where=where)
 
@@ -126,7 +131,7 @@ class Grammar:
 
     def all_columns(self, source: Source, scope: Scope) -> Select:
         """All columns of a FROM that has each once."""
-        if not stars_alike(source):
+        if not stars_alike(source) or any(entry.shape is not None and entry.shape.has_text_key for entry in scope.entries):
             return self.rows(source, scope)
         kinds = tuple(one.kind for entry in scope.entries for one in entry.fields)
         return Select((Star(kinds),), source, where=self.where(scope))

@@ -37,6 +37,7 @@ mod sqlite;
 mod state;
 mod statements;
 mod table;
+mod text_key;
 mod view;
 
 pub use access::{make_directories, writable_file};
@@ -62,4 +63,5 @@ pub use table::{
     Chunk, Database, DirectorRef, LoadId, NewDatabase, OtherDatabase, OverlapFile, Part,
     PartContents, Position, REPLICATED_CHUNK, Table, TableKind, TableSpec,
 };
+pub use text_key::text_key;
 pub use view::{View, ViewQuery};

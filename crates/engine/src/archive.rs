@@ -125,6 +125,8 @@ pub(crate) struct StoredTableId {
     pub files_schema: SchemaRef,
     /// See [`StoredTable::sorted_by`].
     pub sorted_by: Option<usize>,
+    /// See [`StoredTable::sorted_by_texts`].
+    pub sorted_by_texts: Option<usize>,
 }
 
 impl std::fmt::Debug for Archive {
@@ -442,6 +444,7 @@ impl Archive {
             rows: table.rows(),
             files_schema: loaded_table::files_schema(&table.spec),
             sorted_by: loaded_table::sorted_by(&table.spec),
+            sorted_by_texts: loaded_table::sorted_by_texts(&table.spec),
         })
     }
 
@@ -458,6 +461,7 @@ impl Archive {
                 .map_err(|error| EngineError::internal(error.to_string()))?,
             files_schema: id.files_schema,
             sorted_by: id.sorted_by,
+            sorted_by_texts: id.sorted_by_texts,
             rows: id.rows,
         }))
     }

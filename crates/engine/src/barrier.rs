@@ -186,6 +186,7 @@ fn is_region(comparison: &Expr, schema: &DFSchema) -> bool {
         let roles = Roles {
             position: Some((ra.name.clone(), dec.name.clone())),
             keys: vec![],
+            texts: vec![],
         };
         let restriction = roles.restriction(std::slice::from_ref(comparison));
         matches!(restriction, Restriction::Region(_))

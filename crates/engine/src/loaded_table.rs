@@ -57,6 +57,8 @@ pub struct StoredTable {
     pub files_schema: SchemaRef,
     /// The column of `files_schema` by which rows are sorted within each sub-chunk, if it is one of 64-bit integers.
     pub sorted_by: Option<usize>,
+    /// The column of texts whose numbers that column has, if it has such.
+    pub sorted_by_texts: Option<usize>,
     /// How many rows a query sees.
     pub rows: u64,
 }
@@ -162,6 +164,19 @@ pub(crate) fn sorted_by(spec: &TableSpec) -> Option<usize> {
     let mut columns = spec.columns.iter();
     let at = columns.position(|column| fold_name(&column.name) == key)?;
     (spec.columns[at].ty == ColumnType::Int64).then_some(at)
+}
+
+/// The column of texts whose numbers are in another one, folded.
+pub(crate) fn texts_of(spec: &TableSpec, key: &str) -> Option<String> {
+    Some(fold_name(&spec.column(key)?.text_key_of()?))
+}
+
+/// The column of texts in whose numbers' order a table's rows are within each sub-chunk.
+pub(crate) fn sorted_by_texts(spec: &TableSpec) -> Option<usize> {
+    let key = &spec.columns[sorted_by(spec)?].name;
+    let texts = texts_of(spec, key)?;
+    let mut columns = spec.columns.iter();
+    columns.position(|column| fold_name(&column.name) == texts && column.ty == ColumnType::Text)
 }
 
 /// What a table has in one chunk, in all its parts.
@@ -292,17 +307,19 @@ impl LoadedTable {
 
     /// The columns that say where a row is.
     pub(crate) fn roles(&self) -> Roles {
+        let keys: Vec<String> = (self.director_keys().into_iter())
+            .map(|(name, _)| name)
+            .collect();
         Roles {
             position: self
                 .spec()
                 .position
                 .as_ref()
                 .map(|p| (fold_name(&p.ra), fold_name(&p.dec))),
-            keys: self
-                .director_keys()
-                .into_iter()
-                .map(|(name, _)| name)
+            texts: (keys.iter())
+                .map(|key| texts_of(self.spec(), key))
                 .collect(),
+            keys,
         }
     }
 

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use arrow::datatypes::DataType;
+use catalog::text_key;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{BinaryExpr, Cast, Expr, Operator, TryCast};
 use sky::Region;
@@ -77,6 +78,8 @@ pub struct Roles {
     pub position: Option<(String, String)>,
     /// Columns that hold the key of a director.
     pub keys: Vec<String>,
+    /// For each of these the column of texts whose numbers it has, if it has such: a row with a text has the text's number.
+    pub texts: Vec<Option<String>>,
 }
 
 /// A separation is computed with rounding; a circle this much larger (relative, and in degrees) misses nothing.
@@ -246,6 +249,9 @@ impl Roles {
 
     /// The keys of `column = value` or `column IN (values)`; `None` if that is not what it is.
     fn key_list(&self, column: &Expr, values: &[Expr]) -> Option<Restriction> {
+        if let Some(keys) = self.text_list(column, values) {
+            return Some(keys);
+        }
         let name = key_name(column)?;
         let key = self.keys.iter().position(|key| key == name)?;
         // A key that is NULL or no whole number equals no key.
@@ -254,6 +260,37 @@ impl Roles {
         keys.sort_unstable();
         keys.dedup();
         Some(Restriction::Keys(key, keys))
+    }
+
+    /// The same of a column of texts whose numbers are a key.
+    fn text_list(&self, column: &Expr, values: &[Expr]) -> Option<Restriction> {
+        let name = column_name(column, &TEXTS)?;
+        let is_named = |texts: &Option<String>| texts.as_deref() == Some(name);
+        let key = self.texts.iter().position(is_named)?;
+        let mut keys = Vec::with_capacity(values.len());
+        for value in values {
+            let value = literal(value)?;
+            // A text that is NULL equals none.
+            if !value.is_null() {
+                keys.push(text_key(text_of(value)?));
+            }
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        Some(Restriction::Keys(key, keys))
+    }
+}
+
+/// The types of texts, which are compared by their bytes whichever they are of.
+const TEXTS: [DataType; 3] = [DataType::Utf8, DataType::LargeUtf8, DataType::Utf8View];
+
+/// The text that a constant is.
+pub(crate) fn text_of(value: &ScalarValue) -> Option<&str> {
+    match value {
+        ScalarValue::Utf8(text) | ScalarValue::LargeUtf8(text) | ScalarValue::Utf8View(text) => {
+            text.as_deref()
+        }
+        _ => None,
     }
 }
 
@@ -475,6 +512,37 @@ mod tests {
     }
 
     #[test]
+    fn texts_are_keys_by_their_numbers() {
+        let keys = |texts: &[&str]| {
+            let mut keys: Vec<i64> = texts.iter().map(|text| text_key(text)).collect();
+            keys.sort_unstable();
+            Restriction::Keys(0, keys)
+        };
+        let name = || col("name");
+        assert_eq!(of(name().eq(lit("a"))), keys(&["a"]));
+        assert_eq!(of(lit("a ").eq(name())), keys(&["a "]));
+        let list = vec![lit("b"), lit(ScalarValue::Utf8(None)), lit("a"), lit("b")];
+        assert_eq!(of(in_list(name(), list, false)), keys(&["a", "b"]));
+        let wide = |to| Expr::Cast(Cast::new(Box::new(name()), to));
+        assert_eq!(of(wide(DataType::Utf8View).eq(lit("a"))), keys(&["a"]));
+        for filter in [
+            name().eq(lit(5)),
+            wide(DataType::Int64).eq(lit(5)),
+            wide(DataType::Binary).eq(lit("a")),
+            name().not_eq(lit("a")),
+            not(name().eq(lit("a"))),
+            name().gt(lit("a")),
+            name().like(lit("a%")),
+            name().eq(col("other")),
+            name().eq(lit("a")).or(col("flux").gt(lit(3))),
+            in_list(name(), vec![lit("a")], true),
+            in_list(name(), vec![lit("a"), col("other")], false),
+        ] {
+            assert_eq!(of(filter.clone()), Restriction::None, "{filter}");
+        }
+    }
+
+    #[test]
     fn a_separation_is_a_circle_that_misses_nothing() {
         let Restriction::Region(region) = of(lit(1.0).gt_eq(separation())) else {
             panic!("no region");
@@ -513,6 +581,7 @@ mod tests {
         let roles = Roles {
             position: Some(("ra".into(), "dec".into())),
             keys: vec!["id".into()],
+            texts: vec![Some("name".into())],
         };
         roles.restriction(&[filter])
     }

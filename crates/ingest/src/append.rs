@@ -56,6 +56,16 @@ pub(crate) fn adopt(mut request: LoadRequest, table: &Table) -> Result<LoadReque
         true => spec.key.iter().cloned().collect(),
         false => spec.directors.iter().map(|it| it.key.clone()).collect(),
     };
+    for given in &mut request.key {
+        // A key that is a text is named by the text.
+        let has_numbers = |column: &&Column| {
+            let texts = column.text_key_of();
+            texts.is_some_and(|texts| fold_name(&texts) == fold_name(given))
+        };
+        if let Some(numbers) = spec.columns.iter().find(has_numbers) {
+            *given = numbers.name.clone();
+        }
+    }
     let directors: Vec<String> = spec.directors.iter().map(|it| it.table.clone()).collect();
     let own_key = spec.key.clone().filter(|_| !directors.is_empty());
     let position = spec.position.as_ref();

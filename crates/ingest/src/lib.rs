@@ -59,6 +59,7 @@ mod small_appends;
 mod sort;
 mod spool;
 mod stored_rows;
+mod text_keys;
 mod write;
 mod written_load;
 

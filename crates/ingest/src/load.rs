@@ -30,6 +30,7 @@ use crate::progress::{Phase, Progress};
 use crate::report::{LoadReport, Partitioning, upgraded_note};
 use crate::request::LoadRequest;
 use crate::spool::{Spool, any_stream};
+use crate::text_keys::check_directors;
 use crate::written_load::WrittenLoad;
 
 /// Loads a table. On an error nothing of it is visible, and its files are removed.
@@ -231,6 +232,7 @@ impl Transaction {
             }
             _ => Directors::find(&self.catalog, &self.request, plan.kind).await?,
         };
+        check_directors(directors.tables(), &plan.columns, &plan.roles)?;
         if let Some(table) = &self.appended_to {
             same_placements(table, &directors)?;
         }

@@ -10,7 +10,8 @@ use catalog::{Column, ColumnMetadata, ColumnType, Position, TableKind, TableMeta
 use store::{DirectorIndex, LoadDir};
 
 use self::keys::{
-    NearlyIntegersOf, check_keys, integer_column, of_file, suggest_generated, with_key_for_text,
+    NearlyIntegersOf, check_keys, check_texts, integer_column, of_file, suggest_generated,
+    with_text_keys,
 };
 use self::notes::Notes;
 use crate::error::IngestError;
@@ -24,6 +25,7 @@ use crate::request::{LoadRequest, PositionUnit};
 use crate::row_batch::travel_type;
 use crate::schema::{DeclaredTable, read_schema};
 use crate::sort::is_sortable;
+use crate::text_keys::texts_of;
 
 /// The parts that columns play.
 #[derive(Debug, Clone, Copy)]
@@ -69,7 +71,8 @@ impl TablePlan {
             declared = Some(DeclaredTable::of_columns(columns.clone()));
         }
         let layout = text_layout(request, declared.as_ref());
-        let declared_columns = declared.as_ref().map(|d| d.columns.as_slice());
+        let declared_columns = declared.as_ref().map(DeclaredTable::in_files);
+        let declared_columns = declared_columns.as_deref();
         let files = match &request.made {
             Some(made) => format::made::open(made),
             None => {
@@ -98,11 +101,8 @@ impl TablePlan {
         }
         check_keys(request, &columns, &nearly_integers)?;
         notes.check_positions(request, &columns)?;
-        let with_key = with_key_for_text(request, kind, &columns);
-        if let Some((_, note)) = &with_key {
-            notes.always.push(note.clone());
-        }
-        let request = with_key.as_ref().map_or(request, |(request, _)| request);
+        let with_keys = with_text_keys(request, kind, &mut columns, &mut notes.always);
+        let request = with_keys.as_ref().unwrap_or(request);
         if request.generate_key {
             add_key(request, kind, &files, &mut columns)?;
         }
@@ -110,11 +110,14 @@ impl TablePlan {
         positions_as_floats(&mut columns, request);
         make_nullable(&mut columns, &request.nullable)?;
         let roles = Roles::find(request, kind, &columns)?;
+        let mut director_key = None;
         if let Roles::Director { key, positions } = roles {
             for column in [key, positions.ra, positions.dec] {
                 columns[column].nullable = false;
             }
+            director_key = Some(key);
         }
+        check_texts(&mut columns, director_key)?;
         let mut plan = Self {
             kind,
             metadata: said_by_files(&files, &columns),
@@ -175,11 +178,13 @@ impl TablePlan {
         let Roles::Director { key, .. } = self.roles else {
             return None;
         };
-        let key = &self.columns[key].name;
+        let texts = texts_of(&self.columns, key);
+        let key = &self.columns[texts.unwrap_or(key)].name;
         let header = self.files.first()?.header_names()?;
         let has_key = header.iter().any(|name| name.eq_ignore_ascii_case(key));
-        (!has_key && !request.generate_key).then(|| {
-            format!("the files have no column {key}, which is the key: give --generate-key if the table's keys are generated")
+        (!has_key && !request.generate_key).then(|| match texts {
+            Some(_) => format!("the files have no column {key}, which is the key"),
+            None => format!("the files have no column {key}, which is the key: give --generate-key if the table's keys are generated"),
         })
     }
 
@@ -234,7 +239,8 @@ impl TablePlan {
 pub(crate) fn columns_to_read(columns: &[Column], roles: Roles) -> Vec<Column> {
     let mut columns = columns.to_vec();
     if let Roles::Director { key, positions } = roles {
-        for column in [key, positions.ra, positions.dec] {
+        let texts = texts_of(&columns, key);
+        for column in [key, positions.ra, positions.dec].into_iter().chain(texts) {
             columns[column].nullable = true;
         }
     }

@@ -86,7 +86,7 @@ impl OpenSources<'_> {
         while let Some(batch) = part.next_batch()? {
             self.context.progress.read(batch.rows.len() as u64, 0);
             if !batch.rows.is_empty() {
-                worker.place(batch)?;
+                worker.place(self.context.text_keys.compute(batch)?)?;
             }
             self.context.rejected_rows.check()?;
             if self.context.progress.is_cancelled() {

@@ -35,6 +35,13 @@ impl DeclaredTable {
             quote: None,
         }
     }
+
+    /// The columns without those that are computed, which files lack.
+    pub(crate) fn in_files(&self) -> Vec<Column> {
+        let columns = self.columns.iter();
+        let is_in_files = |column: &&Column| column.text_key_of().is_none();
+        columns.filter(is_in_files).cloned().collect()
+    }
 }
 
 #[derive(Deserialize)]
@@ -161,7 +168,9 @@ pub(crate) fn schema_text(columns: &[Column], nulls: &[String]) -> String {
         let (name, ty) = (quoted(&column.name), quoted(&ty));
         format!("  {{\"name\": {name}, \"type\": {ty}}}")
     };
-    let lines: Vec<String> = columns.iter().map(declared).collect();
+    // What is computed is in no file.
+    let in_files = columns.iter().filter(|it| it.text_key_of().is_none());
+    let lines: Vec<String> = in_files.map(declared).collect();
     let nulls: Vec<String> = nulls.iter().map(|null| quoted(null)).collect();
     let null = match nulls.is_empty() {
         true => String::new(),

@@ -31,7 +31,7 @@ pub struct LoadArguments {
     /// director, child, match or replicated; by default what the other options say.
     #[arg(long, value_parser = parse_kind)]
     kind: Option<TableKind>,
-    /// Director: its unique key; beside a column of texts a key is made, as with --generate-key. Child: the column with the director's key. Match: LEFTKEY,RIGHTKEY.
+    /// Director: its unique key, an integer or a text. Child: the column with the director's key. Match: LEFTKEY,RIGHTKEY.
     #[arg(long, value_name = "COL", value_delimiter = ',')]
     key: Vec<String>,
     /// Director: make keys for rows that have none or a text, in a column that the files lack, called as --key says or else id.

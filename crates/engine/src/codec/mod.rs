@@ -400,6 +400,8 @@ struct StoredTableMessage {
     sub_stripes: u32,
     #[prost(uint64, optional, tag = "9")]
     sorted_by: Option<u64>,
+    #[prost(uint64, optional, tag = "10")]
+    sorted_by_texts: Option<u64>,
 }
 
 impl StoredTableMessage {
@@ -414,6 +416,7 @@ impl StoredTableMessage {
             stripes: stored.chunker.num_stripes(),
             sub_stripes: stored.chunker.num_sub_stripes(),
             sorted_by: stored.sorted_by.map(|column| column as u64),
+            sorted_by_texts: stored.sorted_by_texts.map(|column| column as u64),
         })
     }
 
@@ -431,6 +434,7 @@ impl StoredTableMessage {
             stripes: (self.stripes, self.sub_stripes),
             rows: self.rows,
             sorted_by: self.sorted_by.map(|column| column as usize),
+            sorted_by_texts: self.sorted_by_texts.map(|column| column as usize),
         })
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
+use catalog::text_key;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
@@ -32,7 +33,7 @@ use crate::condition::{ScanCondition, equal_to_column, renumber};
 use crate::error::external;
 use crate::loaded_table::StoredTable;
 use crate::piece::Piece;
-use crate::restriction::Restriction;
+use crate::restriction::{Restriction, text_of};
 use crate::search_cover::SearchCover;
 use crate::{Archive, EngineError};
 
@@ -141,7 +142,8 @@ impl PieceScanExec {
         predicates: Vec<Arc<dyn PhysicalExpr>>,
     ) -> Result<Self> {
         self.condition = ScanCondition::try_new(&predicates, &self.stored.files_schema)?;
-        self.sought = (self.stored.sorted_by).and_then(|column| sought(&predicates, column));
+        self.sought = (self.stored.sorted_by)
+            .and_then(|column| sought(&predicates, column, self.stored.sorted_by_texts));
         self.predicates = predicates;
         // What was kept, if anything, was kept under other predicates.
         self.kept = Arc::default();
@@ -257,15 +259,22 @@ impl PieceScanExec {
     }
 }
 
-/// What conditions say of a column of 64-bit integers: that it is one number.
-fn sought(predicates: &[Arc<dyn PhysicalExpr>], column: usize) -> Option<Sorted> {
-    let key = |predicate| match equal_to_column(predicate, column)?
-        .downcast_ref::<Literal>()?
-        .value()
-    {
+/// What conditions say of a column of 64-bit integers: that it is one number, perhaps that of a text which another column is.
+fn sought(
+    predicates: &[Arc<dyn PhysicalExpr>],
+    column: usize,
+    texts: Option<usize>,
+) -> Option<Sorted> {
+    let constant = |predicate, column| {
+        let constant = equal_to_column(predicate, column)?.downcast_ref::<Literal>();
+        Some(constant?.value())
+    };
+    let number = |predicate| match constant(predicate, column)? {
         ScalarValue::Int64(number) => *number,
         _ => None,
     };
+    let of_text = |predicate| Some(text_key(text_of(constant(predicate, texts?)?)?));
+    let key = |predicate| number(predicate).or_else(|| of_text(predicate));
     predicates.iter().find_map(key).map(|key| Sorted {
         column,
         least: key,

@@ -12,7 +12,7 @@ use datafusion::physical_expr::expressions::Column;
 
 use crate::coverage::Coverage;
 use crate::exec::{RowsOf, TableScanExec};
-use crate::loaded_table::{Cut, DirectorId, LoadedTable};
+use crate::loaded_table::{Cut, DirectorId, LoadedTable, texts_of};
 use catalog::TableKind;
 
 /// Where rows are whose key the director does not have.
@@ -226,11 +226,17 @@ fn key_columns(table: &LoadedTable, projection: &[usize], home: usize) -> Vec<Op
             }
             _ => (false, UnknownKeys::Scattered),
         };
-        origins[at] = Some(KeyOrigin {
+        let origin = KeyOrigin {
             director,
             unknown,
             groups,
-        });
+        };
+        // Rows with the same text have the same key, which is the text's number, and those without a text have none.
+        let texts = texts_of(spec, &name);
+        if let Some(Ok(texts)) = texts.map(|texts| table.stored.schema.index_of(&texts)) {
+            origins[texts] = Some(origin.clone());
+        }
+        origins[at] = Some(origin);
     }
     if let Some((name, director)) = table.own_key()
         && let Ok(at) = table.stored.schema.index_of(&name)

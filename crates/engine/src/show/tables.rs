@@ -9,6 +9,7 @@ use super::{Row, Rows, some};
 use crate::information_schema::{
     self, BASE_TABLE, CHARACTER_SET, COLLATION, INFORMATION_SCHEMA, SYSTEM_VIEW, VIEW,
 };
+use crate::loaded_table::texts_of;
 use crate::shown::ShownTable;
 use crate::{Archive, EngineError, NO_DATABASE};
 
@@ -332,17 +333,19 @@ pub(super) fn keys(table: &Table) -> Rows {
     Rows::new(&headings, key.into_iter().map(row).collect())
 }
 
-/// `PRI` for a director's key, `MUL` for a column that holds the key of one.
+/// `PRI` for a director's key, `UNI` for the texts that it is computed of, `MUL` for a column that holds the key of one or its text.
 pub(crate) fn key_mark(table: &Table, column: &Column) -> &'static str {
+    let spec = &table.spec;
     let is = |name: &str| fold_name(name) == fold_name(&column.name);
-    if table.spec.kind == TableKind::Director && table.spec.key.as_deref().is_some_and(is) {
+    let has_texts = |key: &str| texts_of(spec, key).is_some_and(|texts| is(&texts));
+    let key = spec.key.as_deref();
+    let key = key.filter(|_| spec.kind == TableKind::Director);
+    let mut directors = spec.directors.iter().map(|director| director.key.as_str());
+    if key.is_some_and(is) {
         "PRI"
-    } else if table
-        .spec
-        .directors
-        .iter()
-        .any(|director| is(&director.key))
-    {
+    } else if key.is_some_and(has_texts) {
+        "UNI"
+    } else if directors.any(|key| is(key) || has_texts(key)) {
         "MUL"
     } else {
         ""
@@ -470,6 +473,7 @@ fn without_attributes(declared: &str) -> String {
     let kept = words.take_while(|word| {
         let word = word.to_ascii_lowercase();
         ![
+            "generated",
             "not",
             "null",
             "default",

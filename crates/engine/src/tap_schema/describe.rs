@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
+use crate::loaded_table::texts_of;
 use crate::show::view_comment;
 use crate::shown::ShownTable;
 use catalog::{
@@ -191,7 +192,12 @@ fn columns(table: &Table) -> Vec<TapColumn> {
         let is_key = is(column, spec.key.as_ref());
         let is_ra = is(column, spec.position.as_ref().map(|it| &it.ra));
         let is_dec = is(column, spec.position.as_ref().map(|it| &it.dec));
-        let refers = spec.directors.iter().any(|it| is(column, Some(&it.key)));
+        let keys = spec.directors.iter().map(|it| &it.key);
+        let refers = keys.clone().any(|key| is(column, Some(key)));
+        let key = spec.key.as_ref();
+        let key = key.filter(|_| spec.kind == TableKind::Director);
+        let mut texts = keys.chain(key).filter_map(|key| texts_of(spec, key));
+        let has_texts = texts.any(|texts| is(column, Some(&texts)));
         let is_partitioned = spec.kind != TableKind::Replicated;
         let said = described(table, &column.name);
         let (datatype, arraysize, xtype) = match (votable_type(column.ty), said.xtype) {
@@ -210,8 +216,13 @@ fn columns(table: &Table) -> Vec<TapColumn> {
             unit: said.unit,
             ucd: said.ucd,
             is_indexed: is_partitioned
-                && (refers || is_ra || is_dec || (is_key && spec.kind == TableKind::Director)),
-            is_principal: (said.principal).unwrap_or(is_key || is_ra || is_dec || refers),
+                && (refers
+                    || has_texts
+                    || is_ra
+                    || is_dec
+                    || (is_key && spec.kind == TableKind::Director)),
+            is_principal: (said.principal)
+                .unwrap_or(is_key || has_texts || is_ra || is_dec || refers),
             is_standard: false,
             index: said.index.unwrap_or(index),
         }

@@ -44,6 +44,7 @@ use crate::remote::RemoteFile;
 use crate::report::grouped;
 use crate::row_batch::{RowBatch, travel_schema};
 use crate::spool::expect_regular;
+use crate::text_keys::TextKeys;
 
 /// What every reader of a load needs to know and to report to.
 #[derive(Debug)]
@@ -52,6 +53,8 @@ pub(crate) struct ReadContext {
     pub columns: Vec<Column>,
     /// The schema of the batches that readers give: [`travel_schema`] of the columns.
     pub schema: SchemaRef,
+    /// Which of the columns are numbers of texts.
+    pub text_keys: TextKeys,
     /// Where rejected rows go.
     pub rejected_rows: RejectedRows,
     /// Where progress goes.
@@ -70,6 +73,7 @@ impl ReadContext {
     ) -> Self {
         Self {
             schema: travel_schema(&columns),
+            text_keys: TextKeys::of(&columns),
             columns,
             rejected_rows,
             progress,

@@ -18,6 +18,7 @@ use crate::report::PlacementCounts;
 use crate::row_batch::{Place, RowBatch, placed_batch, rows_of};
 use crate::row_errors::{RowErrors, class};
 use crate::sort::{ChunkInput, ChunkSorter, SortColumns, Sorter, SorterInput};
+use crate::text_keys::KeyNames;
 
 /// How a thread's run buffer is shared between the rows, the overlap and the keys.
 const SHARES: [f64; 3] = [0.75, 0.1, 0.15];
@@ -92,10 +93,9 @@ impl DirectorPlacement {
         let mut row_errors = RowErrors::new(&self.context.read, &rows);
         validate_positions(&mut arrays, self.positions, true, &mut row_errors)?;
         let (keys, has_key) = keys_of(&arrays[self.key])?;
+        let names = KeyNames::of(&self.context.read.columns, self.key);
         for row in (0..rows.len()).filter(|row| !has_key[*row]) {
-            row_errors.reject(row, class::NO_KEY.to_owned(), || {
-                "the key is NULL or does not fit into a 64-bit integer".to_owned()
-            });
+            row_errors.reject(row, class::NO_KEY.to_owned(), || names.missing());
         }
         if let Some(earlier) = &self.earlier {
             let mut places = Vec::new();
@@ -103,10 +103,8 @@ impl DirectorPlacement {
             let is_known =
                 |row: &usize| places[*row] != NOWHERE || earlier.before.contains(&keys[*row]);
             for row in (0..rows.len()).filter(|row| has_key[*row] && is_known(row)) {
-                row_errors.reject(row, class::KNOWN_KEY.to_owned(), || {
-                    let key = keys[row];
-                    format!("the table has the key {key} already: a director's key must be unique")
-                });
+                let known = || names.known(keys[row], &arrays, row);
+                row_errors.reject(row, class::KNOWN_KEY.to_owned(), known);
             }
         }
         let keep = row_errors.into_keep();
@@ -127,7 +125,7 @@ impl Placement for DirectorPlacement {
     }
 
     fn finish(self: Box<Self>, _siblings: &[PathBuf]) -> Result<PlacedRows, IngestError> {
-        let (dropped, index_bytes, entries) = write_index(&self.context, &self.keys)?;
+        let (dropped, index_bytes, entries) = write_index(&self.context, self.key, &self.keys)?;
         let strays = (self.strays.into_inner()).unwrap_or_else(PoisonError::into_inner);
         let counts = PlacementCounts {
             duplicate_keys: dropped.len() as u64,
@@ -283,6 +281,7 @@ fn overlap_place(chunk: ChunkId) -> Place {
 /// and its entries.
 fn write_index(
     context: &PlaceContext,
+    key: usize,
     keys: &Sorter,
 ) -> Result<(HashSet<u64>, u64, u64), IngestError> {
     let mut index = context.index.begin()?;
@@ -294,7 +293,7 @@ fn write_index(
             }
             Ok::<_, IngestError>(index)
         });
-        let dropped = go_through_keys(context, keys, &sender);
+        let dropped = go_through_keys(context, key, keys, &sender);
         drop(sender);
         let index = writing.join().unwrap_or(Err(IngestError::Internal))?;
         let dropped = dropped?;
@@ -306,9 +305,11 @@ fn write_index(
 /// Hands over every key with its place, in the order of keys, each once; gives the rows of the others, which are rejected.
 fn go_through_keys(
     context: &PlaceContext,
+    key: usize,
     keys: &Sorter,
     entries: &SyncSender<Entries>,
 ) -> Result<HashSet<u64>, IngestError> {
+    let names = KeyNames::of(&context.read.columns, key);
     let mut dropped = HashSet::new();
     let mut previous: Option<(i64, u64)> = None;
     for batch in keys.take_sorted()? {
@@ -320,7 +321,7 @@ fn go_through_keys(
         for ((key, place), row) in keys.iter().zip(places).zip(rows_of(&batch)) {
             match previous {
                 Some((last, first_row)) if last == *key => {
-                    reject_duplicate(context, *key, RowId(*row), RowId(first_row));
+                    reject_duplicate(context, &names, *key, [*row, first_row]);
                     dropped.insert(*row);
                 }
                 _ => {
@@ -338,12 +339,10 @@ fn go_through_keys(
     Ok(dropped)
 }
 
-fn reject_duplicate(context: &PlaceContext, key: i64, row: RowId, first: RowId) {
+fn reject_duplicate(context: &PlaceContext, names: &KeyNames<'_>, key: i64, rows: [u64; 2]) {
     let rejected_rows = &context.read.rejected_rows;
+    let [row, first] = rows.map(RowId);
     rejected_rows.reject(row, class::DUPLICATE_KEY.to_owned(), || {
-        format!(
-            "the key {key} occurs before, at {}: a director's key must be unique",
-            rejected_rows.locate(first)
-        )
+        names.repeated(key, &rejected_rows.locate(first))
     });
 }

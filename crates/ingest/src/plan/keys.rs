@@ -1,4 +1,4 @@
-//! The columns of keys: that they are integers, and a key that is made where rows are told apart by a text.
+//! The columns of keys: that they are integers, and the numbers of texts where rows are told apart by these.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,8 @@ use crate::error::IngestError;
 use crate::format::NearlyIntegers;
 use crate::position::find_column;
 use crate::report::grouped;
-use crate::request::{GENERATED_KEY, LoadRequest};
+use crate::request::LoadRequest;
+use crate::text_keys::texts_of;
 
 /// A column of which most values are integers, with the file's name in messages.
 pub(super) type NearlyIntegersOf = (PathBuf, NearlyIntegers);
@@ -55,38 +56,79 @@ pub(super) fn check_keys(
     Ok(())
 }
 
-/// The request with a generated key, for a director whose rows are told apart by a text, as names of 2MASS are; and what is to be said of
-/// it. `None` for other requests.
-pub(super) fn with_key_for_text(
+/// The request with numbers of texts as keys, where its keys are texts, as names of 2MASS are. Adds their columns behind the others, and says so.
+/// `None` for other requests.
+pub(super) fn with_text_keys(
     request: &LoadRequest,
     kind: TableKind,
-    columns: &[Column],
-) -> Option<(LoadRequest, String)> {
-    let (TableKind::Director, [text], false, false) = (
-        kind,
-        request.key.as_slice(),
-        request.generate_key,
-        request.append,
-    ) else {
-        return None;
-    };
-    let column = { columns.iter() }.find(|it| it.name.eq_ignore_ascii_case(text))?;
-    if column.ty != ColumnType::Text {
+    columns: &mut Vec<Column>,
+    notes: &mut Vec<String>,
+) -> Option<LoadRequest> {
+    if kind == TableKind::Replicated || request.generate_key {
         return None;
     }
-    let is_free = |name: &String| !columns.iter().any(|it| it.name.eq_ignore_ascii_case(name));
-    let names = [GENERATED_KEY.to_owned(), format!("{}_id", request.table)];
-    let key = names.into_iter().find(is_free)?;
-    let note = format!(
-        "{} is a text, and keys are integers: the key is the column {key}, which is made. Children need it; {0} is a column like others, whose values may be there twice",
-        column.name
-    );
-    let request = LoadRequest {
-        key: vec![key],
-        generate_key: true,
-        ..request.clone()
+    let mut found = None;
+    for at in 0..request.key.len() {
+        let is = |column: &&Column| column.name.eq_ignore_ascii_case(&request.key[at]);
+        let Some(texts) = columns.iter().find(is) else {
+            continue;
+        };
+        if texts.ty != ColumnType::Text {
+            continue;
+        }
+        let texts = texts.name.clone();
+        let key = column_of_numbers(columns, &texts);
+        if !request.append {
+            notes.push(format!(
+                "rows are told apart by the text {texts}: the column {key}, which is computed of it, has a number of each text, and is what rows are found and \
+                 placed by; conditions and joins on {texts} go by it"
+            ));
+        }
+        found.get_or_insert_with(|| request.clone()).key[at] = key;
+    }
+    found
+}
+
+/// The name of the column with the numbers of these texts, which is added if there is none.
+fn column_of_numbers(columns: &mut Vec<Column>, texts: &str) -> String {
+    let has_them = |column: &&Column| {
+        let of = column.text_key_of();
+        of.is_some_and(|of| of.eq_ignore_ascii_case(texts))
     };
-    Some((request, note))
+    if let Some(column) = columns.iter().find(has_them) {
+        return column.name.clone();
+    }
+    let mut name = format!("{texts}_key");
+    let mut number = 1;
+    while columns.iter().any(|it| it.name.eq_ignore_ascii_case(&name)) {
+        number += 1;
+        name = format!("{texts}_key{number}");
+    }
+    columns.push(Column::of_text_keys(name.clone(), texts));
+    name
+}
+
+/// Sees that each column of numbers has its texts beside it, and lets no director's row be without.
+pub(super) fn check_texts(
+    columns: &mut [Column],
+    director_key: Option<usize>,
+) -> Result<(), IngestError> {
+    for at in 0..columns.len() {
+        let Some(texts) = columns[at].text_key_of() else {
+            continue;
+        };
+        let beside = texts_of(columns, at);
+        let Some(beside) = beside.filter(|beside| columns[*beside].ty == ColumnType::Text) else {
+            return Err(wrong(format!(
+                "the column {} has the numbers of the texts in {texts}, which is no column of texts of this table",
+                columns[at].name
+            )));
+        };
+        if director_key == Some(at) {
+            columns[beside].nullable = false;
+        }
+    }
+    Ok(())
 }
 
 /// A text may tell the rows of a director apart, and is no key.

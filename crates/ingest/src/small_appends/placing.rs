@@ -377,7 +377,8 @@ fn normalised(statements: &[&SmallRows], context: &ReadContext) -> Result<RowBat
         first..first + it.rows.num_rows() as u64
     };
     let numbers = statements.iter().enumerate().flat_map(of_statement);
-    normalise::to_rows(&arrays, numbers.collect(), context)
+    let rows = normalise::to_rows(&arrays, numbers.collect(), context)?;
+    context.text_keys.compute(rows)
 }
 
 /// All rows with their places, in their order.

@@ -101,13 +101,15 @@ fn longest_text(word: &str, length: Option<u32>) -> Longest {
     }
 }
 
-/// The default of a column; NULL where it has no other.
+/// The default of a column; NULL where it has no other. Whatever a column that is computed of another one gets, it has the computed value
+/// in the end.
 ///
 /// # Errors
 /// It has none and may not be NULL, or it cannot be read.
 pub(crate) fn default_of(column: &Column) -> Result<InsertedValue, ClientError> {
     match column.default_expression() {
         Some(expression) => Ok(sql::mysql::default_value(expression)?),
+        None if column.text_key_of().is_some() => Ok(InsertedValue::Number("0".to_owned())),
         None if column.nullable => Ok(InsertedValue::Null),
         None => {
             let sentence = format!(

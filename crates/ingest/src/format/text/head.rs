@@ -110,14 +110,23 @@ impl Head {
         dialect: &Dialect,
         columns: &[Column],
     ) -> Result<FieldMap, IngestError> {
-        if self.names.is_empty() || (!self.is_header && self.names.len() == columns.len()) {
-            return Ok(FieldMap::in_order(columns.len()));
+        let in_files = columns
+            .iter()
+            .filter(|it| it.text_key_of().is_none())
+            .count();
+        if self.names.is_empty() || (!self.is_header && self.names.len() == in_files) {
+            // What is computed is in no file.
+            let mut field = 0..in_files;
+            let mut field_of =
+                |it: &Column| it.text_key_of().map_or_else(|| field.next(), |_| None);
+            let fields = columns.iter().map(&mut field_of).collect();
+            return Ok(FieldMap::new(in_files, fields));
         }
         let known = Names::of(columns.iter().map(|c| c.name.as_str()));
         let unknown = |name: &&String| known.position(name).is_none();
         if !self.is_header && self.names.iter().any(|name| unknown(&name)) {
             // Rows of another length are rejected one by one; a first line of another length is the file's fault.
-            let (have, want) = (self.names.len(), columns.len());
+            let (have, want) = (self.names.len(), in_files);
             let by = describe_byte(dialect.delimiter);
             let reason = format!(
                 "its first line has {have} fields (separated by {by}) where the table has {want} columns"

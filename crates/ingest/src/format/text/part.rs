@@ -34,10 +34,6 @@ impl FieldMap {
             fields: fields.into(),
         }
     }
-
-    pub(super) fn in_order(width: usize) -> Self {
-        Self::new(width, (0..width).map(Some).collect())
-    }
 }
 
 /// A block that is being parsed.
