@@ -1,9 +1,12 @@
 """Typical mistakes in statements: each is told in a sentence that says what is wrong, where and what to do, the same by the command line,
-by HTTP and by MySQL's protocol."""
+by HTTP and by MySQL's protocol; and by TAP where it is one in ADQL too."""
 
 from __future__ import annotations
 
+import html
 import re
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +37,8 @@ MISTAKES = [
     Mistake("column that is nowhere", "SELECT o.redshift FROM Object o", 1054, "redshift", ("columns here: objectId, ra, decl, g_mag, class",)),
     Mistake("wrong table", "SELECT ra FROM Objekt", 1146, "Objekt", ("no table Objekt", "did you mean Object?")),
     Mistake("table of another database", "SELECT * FROM Filter", 1146, "Filter", ("write it as other.Filter",)),
+    Mistake("wrong table of another database", "SELECT * FROM other.Filtr", 1146, "Filtr", ("no table Filtr", "did you mean Filter?")),
+    Mistake("column of another database's table", "SELECT f.nosuch FROM other.Filter f", 1054, "nosuch", ("columns here: filterId, filterName",)),
     Mistake("wrong database", "SELECT * FROM othr.Filter", 1146, "othr", ("no database othr", "did you mean other?")),
     Mistake("no database chosen", "SELECT ra FROM Object", 1046, "Object", ("no database is chosen", "databases here: other, sky"), None),
     Mistake("column of two tables", "SELECT 1 FROM Object a, Object b WHERE ra > 1", 1052, "ra", ("more than one", "table.ra")),
@@ -146,6 +151,30 @@ def test_mistakes_are_told_the_same_by_command_line_and_protocols(
     assert said.split(": ", 1)[1] == sentence
 
 
+# What is none in ADQL, or is told by other words there: its own functions.
+OF_MYSQL = {
+    "no database chosen", "table of another database", "too few arguments of an operator", "too many arguments", "a seed of random numbers",
+    "too few arguments of one of MySQL's", "ADQL's geometry", "TOP", "FETCH FIRST",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", [it for it in MISTAKES if it.name not in OF_MYSQL], ids=lambda mistake: mistake.name)
+def test_mistakes_are_told_the_same_by_tap(server: Server, mistake: Mistake) -> None:
+    """A query of TAP has no database chosen: tables are written with theirs."""
+    statement = re.sub(r"\b(FROM|FROM \[|,) ?(Object|Objekt)\b", lambda found: f"{found[1]} sky.{found[2]}".replace("[ ", "["), mistake.statement)
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(server.url("/tap/sync", LANG="ADQL", QUERY=statement), timeout=30).close()
+    response = caught.value.read().decode()
+    assert caught.value.code in (400, 404), response
+    (said,) = re.findall(r'<INFO name="QUERY_STATUS" value="ERROR">(.*?)</INFO>', response, re.DOTALL)
+    said = html.unescape(said)
+    assert not [word for word in mistake.words if word not in said], said
+    assert not [part for part in ENTRAILS if part in said], said
+    if mistake.at is not None:
+        # ADQL's words end sooner: its names begin with a letter of the alphabet, so that `10h42m` is a number and a name.
+        assert pointed_at(said) in (mistake.at, mistake.at[:1], mistake.at.lstrip("0123456789")[:1]), said
+
+
 def test_there_are_enough_of_them() -> None:
     assert len(MISTAKES) >= 25
     assert len({mistake.name for mistake in MISTAKES}) == len(MISTAKES)
@@ -163,6 +192,12 @@ def test_a_name_in_quotes_that_is_compared_with_a_number_is_warned_of(meridian: 
         cursor.execute("SHOW WARNINGS")
         ((level, number, sentence),) = cursor.fetchall()
     assert (level, number) == ("Warning", 1292) and "in backticks" in sentence
+
+
+def test_a_truth_that_is_compared_with_a_text_is_warned_of(meridian: Meridian, data: Path) -> None:
+    outcome = meridian.run("sql", "--data", data, "--db", "sky", "SELECT ra FROM Object WHERE (decl > 0) = 'true'")
+    assert outcome.status == 0
+    assert "warning 1292 (22007): Truncated incorrect DOUBLE value: 'true'" in outcome.stderr
 
 
 def test_texts_of_national_characters_are_texts(meridian: Meridian, data: Path) -> None:

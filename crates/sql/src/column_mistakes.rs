@@ -111,20 +111,16 @@ fn not_in_any(sql: &str, name: &str, names: &[String]) -> SqlError {
     let mut hint = suggestion(name, names).unwrap_or_else(|| listing("columns here", names));
     if let Some(angle) = mistakes::sexagesimal_hint(name) {
         hint = angle;
-    } else if typed.contains(TYPOGRAPHIC_QUOTES) {
-        let plain = typed.replace(TYPOGRAPHIC_QUOTES, "");
-        hint = format!(
-            "typographic quotes are letters here: a text stands in plain ones, as '{plain}'"
-        );
+    } else if typed.contains(mistakes::TYPOGRAPHIC_QUOTES) {
+        let plain = typed.replace(mistakes::TYPOGRAPHIC_QUOTES, "");
+        hint =
+            format!("typographic quotes are none here: a text stands in plain ones, as '{plain}'");
     } else if before.ends_with(['=', '<', '>']) {
         hint.push_str(&format!("; a text stands in quotes, as '{typed}'"));
     }
     let sentence = format!("there is no column {typed}; {hint}");
     SqlError::about(sql, name, sentence).with_code(ErrorCode::NO_COLUMN)
 }
-
-/// Quotes as text processors make them of plain ones.
-const TYPOGRAPHIC_QUOTES: [char; 8] = ['‘', '’', '‚', '“', '”', '„', '«', '»'];
 
 /// A name that a SELECT gives to a column of its result, where it cannot be used.
 fn name_of_the_list(sql: &str, name: &str) -> Option<SqlError> {

@@ -115,11 +115,11 @@ impl SqlError {
     }
 
     /// Puts an engine's error into words. `sql` is the text as typed; `tables` are the names that could have been meant
-    /// for a table and `declared` gives a folded column name its declared spelling.
+    /// for a table, each behind that of its database, and `declared` gives a folded column name its declared spelling.
     pub fn from_datafusion(
         sql: &str,
         error: &DataFusionError,
-        tables: &[String],
+        tables: &[(String, String)],
         declared: &dyn Fn(&str) -> String,
     ) -> Self {
         if let Some(full) = temporary_files::full(error) {
@@ -247,7 +247,7 @@ impl SqlError {
     }
 
     /// There is no table of this full name. `rest` is what else is said: `not found`, and perhaps the [`NotFound`] of who looked it up.
-    fn no_table(sql: &str, name: &str, rest: &str, tables: &[String]) -> Self {
+    fn no_table(sql: &str, name: &str, rest: &str, tables: &[(String, String)]) -> Self {
         let short = name.rsplit('.').next().unwrap_or(name);
         let table = typed(sql, short);
         let others = NotFound::read(rest);
@@ -293,15 +293,20 @@ impl SqlError {
                 Self::about(sql, short, sentence).with_code(ErrorCode::NOT_VERSIONED)
             }
             None => {
-                let hint = suggestion(short, tables);
-                let hint = hint.unwrap_or_else(|| listing("tables here", tables));
+                let database = name.rsplit('.').nth(1).unwrap_or_default();
+                let of_database = { tables.iter() }
+                    .filter(|(other, _)| fold_word(other) == fold_word(database))
+                    .map(|(_, table)| table.clone());
+                let tables: Vec<String> = of_database.collect();
+                let hint = suggestion(short, &tables);
+                let hint = hint.unwrap_or_else(|| listing("tables here", &tables));
                 let sentence = format!("there is no table {table}; {hint}");
                 Self::about(sql, short, sentence).with_code(ErrorCode::NO_TABLE)
             }
         }
     }
 
-    fn from_plan(sql: &str, message: &str, tables: &[String]) -> Self {
+    fn from_plan(sql: &str, message: &str, tables: &[(String, String)]) -> Self {
         if let Some((name, rest)) = message
             .strip_prefix("table '")
             .and_then(|rest| rest.split_once('\''))

@@ -332,9 +332,18 @@ pub(crate) fn parser_hint(sql: &str, message: &str, at: usize) -> Option<String>
             .map_or(sql.len(), |end| at + end);
         return sexagesimal_hint(sql.get(start..end)?);
     }
+    if let Some(hint) = hours_hint(sql, at).or_else(|| typographic_hint(behind)) {
+        return Some(hint);
+    }
     if found == "as" && is_as_of(behind) {
         return Some(
             "AS OF and a time stand behind the name of a table in FROM, before its alias: FROM DiaSource AS OF '2026-11-20' AS s".to_owned(),
+        );
+    }
+    if found == "submit" {
+        return Some(
+            "SUBMIT stands at the beginning of a statement, once: SUBMIT SELECT ... runs the query without the connection"
+                .to_owned(),
         );
     }
     if let Some(hint) = sign_hint(found, before, behind, message)
@@ -370,6 +379,28 @@ pub(crate) fn parser_hint(sql: &str, message: &str, at: usize) -> Option<String>
     (message.contains("end of statement") && is_word).then(|| {
         format!("{found} does not fit here: an operator, a comma or a keyword such as AND is missing before it")
     })
+}
+
+/// What to write instead of `10h42m`, of which the parser has taken the `10` for a number.
+fn hours_hint(sql: &str, at: usize) -> Option<String> {
+    let is_of_number = |c: char| c.is_ascii_digit() || c == '.';
+    let is_of_angle = |c: char| is_of_number(c) || matches!(c, 'h' | 'd' | 'm' | 's');
+    let start = sql[..at].rfind(|c| !is_of_number(c)).map_or(0, |it| it + 1);
+    let end = sql[at..].find(|c| !is_of_angle(c));
+    let angle = sql.get(start..end.map_or(sql.len(), |end| at + end))?;
+    (start < at).then(|| sexagesimal_hint(angle)).flatten()
+}
+
+/// Quotes as text processors make them of plain ones.
+pub(crate) const TYPOGRAPHIC_QUOTES: [char; 8] = ['‘', '’', '‚', '“', '”', '„', '«', '»'];
+
+/// What is said of a text that begins with such a quote.
+fn typographic_hint(text: &str) -> Option<String> {
+    let text = text.strip_prefix(TYPOGRAPHIC_QUOTES)?;
+    let plain = text.split(TYPOGRAPHIC_QUOTES).next().unwrap_or(text);
+    Some(format!(
+        "typographic quotes are none here: a text stands in plain ones, as '{plain}'"
+    ))
 }
 
 /// What is said of signs that other languages have, or that are one too many or too few.

@@ -53,29 +53,26 @@ impl Session {
             return EngineError::from_run(error);
         }
         log_own_mistake(error);
-        let mut tables = Vec::new();
-        let mut declared = HashMap::new();
-        for table in self
-            .archive
-            .catalog()
-            .tables(&self.database)
-            .await
-            .unwrap_or_default()
-        {
-            for column in &table.spec.columns {
-                declared.insert(fold_name(&column.name), column.name.clone());
-            }
-            tables.push(table.spec.name);
-        }
+        let (mut tables, mut declared) = (Vec::new(), HashMap::new());
+        let catalog = self.archive.catalog();
         // Mistakes are told though views cannot be read.
         let views = self.archive.views().await.unwrap_or_default();
-        for ((database, name), view) in &*views {
-            let may_read = self.archive.catalog().rights().may_read(database, name);
-            if *database == self.database && may_read {
-                for column in &view.query.columns {
-                    declared.insert(fold_name(column), column.clone());
+        // The session's own database comes last: its spelling of a name counts.
+        for database in self.databases_named_in(text).await {
+            for table in catalog.tables(&database).await.unwrap_or_default() {
+                for column in &table.spec.columns {
+                    declared.insert(fold_name(&column.name), column.name.clone());
                 }
-                tables.push(view.name.clone());
+                tables.push((database.clone(), table.spec.name));
+            }
+            for ((other, name), view) in &*views {
+                let is_of_it = *other == fold_name(&database);
+                if is_of_it && catalog.rights().may_read(&database, name) {
+                    for column in &view.query.columns {
+                        declared.insert(fold_name(column), column.clone());
+                    }
+                    tables.push((database.clone(), view.name.clone()));
+                }
             }
         }
         declare_hidden(&mut declared);
@@ -86,6 +83,19 @@ impl Session {
                 .unwrap_or_else(|| name.to_owned())
         };
         SqlError::from_datafusion(text, error, &tables, &spelled).into()
+    }
+
+    /// The databases that a statement seems to name, and the session's own behind them.
+    async fn databases_named_in(&self, text: &str) -> Vec<String> {
+        let (text, own) = (fold_name(text), fold_name(&self.database));
+        let databases = self.archive.catalog().databases().await.unwrap_or_default();
+        let is_named = |name: &String| {
+            let name = fold_name(name);
+            name != own && text.contains(&name)
+        };
+        let others = databases.into_iter().map(|database| database.name);
+        let others = others.filter(is_named);
+        others.chain([self.database.clone()]).collect()
     }
 }
 

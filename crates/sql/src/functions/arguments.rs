@@ -92,15 +92,20 @@ fn taken(name: &str) -> Option<(usize, usize)> {
     Some((*least, *most))
 }
 
+/// The functions that take as many arguments in ADQL, which has descriptions of its own for others.
+const OF_BOTH: [&str; 5] = ["COUNT", "SUM", "AVG", "MIN", "MAX"];
+
 /// # Errors
-/// A function of MySQL's dialect is called with another number of arguments than it takes.
+/// A function of MySQL's dialect, or an aggregate of either, is called with another number of arguments than it takes.
 pub(crate) fn check(dialect: Dialect, sql: &str, function: &Function) -> Result<(), SqlError> {
     let FunctionArguments::List(list) = &function.args else {
         return Ok(());
     };
     let name = function.name.to_string();
     let plain = name.trim_matches('`');
-    let (Dialect::MySql, Some((least, most))) = (dialect, taken(plain)) else {
+    let is_of_both = || OF_BOTH.iter().any(|it| it.eq_ignore_ascii_case(plain));
+    let is_known = dialect == Dialect::MySql || is_of_both();
+    let Some((least, most)) = taken(plain).filter(|_| is_known) else {
         return Ok(());
     };
     let given = list.args.len();
