@@ -437,6 +437,8 @@ LISTS = {
     "SHOW SCHEMAS LIKE 's%'": ("sky",),
     "SHOW FULL TABLES": ("Object", "BASE TABLE"),
     "SHOW COLUMNS FROM Object LIKE 'objectId'": ("objectId", "bigint", "NO", "PRI", None, ""),
+    "DESCRIBE Object objectid": ("objectId", "bigint", "NO", "PRI", None, ""),
+    "DESC Object 'object%'": ("objectId", "bigint", "NO", "PRI", None, ""),
     "SHOW INDEX FROM Object": ("Object", 0, "PRIMARY", 1, "objectId"),
     "SHOW KEYS FROM sky.RefObject WHERE Key_name = 'PRIMARY'": ("RefObject", 0, "PRIMARY", 1, "refId"),
     "SHOW TABLE STATUS LIKE 'Filter'": ("Filter", "Meridian", 10),
@@ -459,6 +461,26 @@ def test_lists(connection: pymysql.connections.Connection, statement: str) -> No
     beginning = LISTS[statement]
     rows = ask(connection, statement)
     assert beginning in [row[: len(beginning)] for row in rows], rows
+
+
+# What clients and scripts of MySQL ask for, and its rows.
+EXPECTED = {
+    "SELECT COUNT(*) FROM information_schema.FILES": (0,),
+    "SELECT COUNT(*) FROM information_schema.USER_PRIVILEGES WHERE privilege_type = 'SUPER'": (0,),
+    "SELECT COUNT(*) FROM information_schema.SCHEMA_PRIVILEGES": (0,),
+    "SELECT COUNT(*) FROM information_schema.TABLE_PRIVILEGES": (0,),
+    "SELECT COUNT(*) FROM information_schema.COLUMN_PRIVILEGES": (0,),
+    "SELECT COUNT(*) > 0 FROM information_schema.PROCESSLIST": (1,),
+    "SELECT CONVERT_TZ('2026-01-01 12:00:00', '+00:00', '-05:30')": (datetime.datetime(2026, 1, 1, 6, 30),),
+    "SELECT COUNT(*) FROM (SELECT objectId FROM Object ORDER BY objectId FETCH FIRST 2 ROWS ONLY) AS few": (2,),
+    "/* first */ -- second\n# third\nSELECT 1": (1,),
+    "SELECT SLEEP(0)": (0,),
+}
+
+
+@pytest.mark.parametrize("statement", EXPECTED)
+def test_statements_that_clients_expect(connection: pymysql.connections.Connection, statement: str) -> None:
+    assert ask(connection, statement) == [EXPECTED[statement]]
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ fn read_all(parser: &mut DFParser<'_>) -> Result<Vec<Read>, DataFusionError> {
         statements.push(match mysql::read_show(&mut parser.parser)? {
             Some(statement) => Read::Show(statement),
             None => match parser.parse_statement()? {
-                Statement::Statement(ast) => match mysql::described(&ast) {
+                Statement::Statement(ast) => match mysql::described(&ast, &mut parser.parser) {
                     Some(statement) => Read::Show(statement),
                     None => Read::Statement(Statement::Statement(ast)),
                 },

@@ -318,20 +318,31 @@ fn limit(parser: &mut Parser<'_>) -> Result<(usize, Option<usize>), ParserError>
     Ok((first, Some(number(parser)?)))
 }
 
-/// The list that a DESCRIBE requests; `None` for other statements.
-pub(crate) fn described(statement: &Statement) -> Option<ShowStatement> {
+/// The list that a DESCRIBE requests, and behind it a column or a pattern of columns' names if there is one; `None` for other statements.
+pub(crate) fn described(statement: &Statement, parser: &mut Parser<'_>) -> Option<ShowStatement> {
     let Statement::ExplainTable {
         table_name: name, ..
     } = statement
     else {
         return None;
     };
+    let pattern = match &parser.peek_token_ref().token {
+        // A name has no wildcards.
+        Token::Word(word) => Some(word.value.replace('_', "\\_")),
+        Token::SingleQuotedString(pattern) | Token::DoubleQuotedString(pattern) => {
+            Some(pattern.clone())
+        }
+        _ => None,
+    };
+    if pattern.is_some() {
+        parser.advance_token();
+    }
     Some(ShowStatement {
         of: ShowKind::Columns {
             table: table_name(name)?,
             full: false,
         },
-        condition: None,
+        condition: pattern.map(|it| condition(ShowStatementFilter::Like(it), "field")),
     })
 }
 
