@@ -278,6 +278,26 @@ def test_queries_wait_in_their_order(meridian: Meridian, own_data: Path) -> None
         assert begun == sorted(begun)
 
 
+def test_the_process_list_has_queries_without_connections(meridian: Meridian, own_data: Path) -> None:
+    """Those that wait or run, beside the connections, by SHOW as by `information_schema`; not those that have ended."""
+    with serving(meridian, own_data, "--queries-at-once", 1) as server:
+        number = submit(server, "SELECT COUNT(*) FROM Band")
+        ended(server, number)
+        first, second = submit(server, NEVER_ENDS), submit(server, "SELECT COUNT(*) FROM Star")
+        wait_until(lambda: listed(server, first)["STATE"] == "EXECUTING", 20, "the first runs")
+        shown = {int(str(row[0])): row for row in rows(server, "SHOW FULL PROCESSLIST")}
+        read = {int(str(row[0])): row for row in rows(server, "SELECT ID, USER, HOST, DB, COMMAND, TIME, STATE, INFO FROM information_schema.PROCESSLIST")}
+        for found in (shown, read):
+            assert number not in found
+            assert [found[first][at] for at in (1, 2, 3, 4, 7)] == ["ann", "", "sky", "Query", NEVER_ENDS]
+            assert re.fullmatch(r"executing, \d+ of \d+ pieces", str(found[first][6]))
+            assert [found[second][at] for at in (1, 6, 7)] == ["ann", "queued, place 1", "SELECT COUNT(*) FROM Star"]
+            assert any(row[7] and "PROCESSLIST" in str(row[7]) for row in found.values())
+        rows(server, f"KILL {second}")
+        assert second not in {int(str(row[0])) for row in rows(server, "SHOW PROCESSLIST")}
+        rows(server, f"KILL {first}")
+
+
 def test_a_result_that_is_too_large_fails(meridian: Meridian, own_data: Path) -> None:
     """With the limit and what to do; and results go when they expire."""
     with serving(meridian, own_data, "--max-result", "100K", "--keep-results", "0.0001") as server:

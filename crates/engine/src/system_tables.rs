@@ -11,7 +11,7 @@ use crate::{EngineError, Milestone, ScanEstimate};
 
 /// Information of a server that statements read as tables.
 pub trait SystemTables: fmt::Debug + Send + Sync {
-    /// The connections, for `information_schema.PROCESSLIST`.
+    /// The connections, and the queries that wait or run without one, for `information_schema.PROCESSLIST`.
     fn processes(&self) -> Vec<ProcessInfo>;
 
     /// The queries that are known, running and past, for `information_schema.QUERIES`.

@@ -359,7 +359,7 @@ impl Server {
         tables.list_queries(&queries);
         let counted = Arc::clone(&archive);
         let mysql_port = mysql.as_ref().map(|listening| listening.address.port());
-        let server_info = server_info(&config, &processes, mysql_port);
+        let server_info = server_info(&config, &tables, mysql_port);
         let spilling = sessions.spilled();
         let metrics = Metrics::new(move || counted.usage(), spilling, query_runtime.health())?;
         poll_queries(&metrics, &queries, front_end.as_ref())?;
@@ -541,11 +541,11 @@ impl Server {
 /// What statements tell of the server.
 fn server_info(
     config: &Config,
-    processes: &Arc<ProcessList>,
+    tables: &Arc<ServerTables>,
     mysql_port: Option<u16>,
 ) -> LiveServerInfo {
     LiveServerInfo {
-        processes: Arc::clone(processes),
+        tables: Arc::clone(tables),
         port: mysql_port.unwrap_or(0),
         socket: config.mysql_socket.clone(),
         max_connections: config.max_connections as u64,

@@ -119,16 +119,15 @@ impl ProcessList {
         let info = |(id, process): (u32, Arc<Process>)| {
             let now = lock(&process.now);
             ProcessInfo {
-                id,
+                id: id.into(),
                 user: now.user.clone(),
                 host: process.peer.to_string(),
                 database: now.database.clone(),
                 command: now.command,
                 seconds: now.since.elapsed().as_secs(),
-                state: if now.statement.is_some() {
-                    "executing"
-                } else {
-                    ""
+                state: match now.statement {
+                    Some(_) => "executing".to_owned(),
+                    None => String::new(),
                 },
                 statement: now.statement.clone(),
             }

@@ -7,7 +7,7 @@ use ::queries::{MadeTable, QueryError, QueryHost, QueryService, UserLimits};
 use ::users::Limit;
 use engine::{
     EngineError, QueryInfo, QueryState, ScanEstimate, ScanForecast, Session, StoredRows,
-    SystemTables,
+    SystemTables, milestones,
 };
 use futures::future::{BoxFuture, FutureExt};
 use sql::connection::ProcessInfo;
@@ -143,11 +143,44 @@ impl ServerTables {
         // It is set once, when the server starts.
         let _ = self.queries.set(Arc::clone(queries));
     }
+
+    /// The status variables, by MySQL's names.
+    pub(crate) fn status(&self) -> Vec<(&'static str, String)> {
+        self.processes.status()
+    }
+}
+
+/// A query without a connection, as SHOW PROCESSLIST lists it.
+fn process_of(query: QueryInfo) -> ProcessInfo {
+    let state = match (query.state, query.place) {
+        (QueryState::Queued, Some(place)) => format!("queued, place {place}"),
+        (QueryState::Queued, None) => "queued".to_owned(),
+        _ => format!(
+            "executing, {} of {} pieces",
+            query.pieces_done, query.pieces
+        ),
+    };
+    let since = query.started.unwrap_or(query.submitted);
+    let micros = milestones::now().saturating_sub(since);
+    ProcessInfo {
+        id: query.id,
+        user: query.user,
+        host: String::new(),
+        database: query.database,
+        command: "Query",
+        seconds: u64::try_from(micros / 1_000_000).unwrap_or(0),
+        state,
+        statement: Some(query.statement),
+    }
 }
 
 impl SystemTables for ServerTables {
     fn processes(&self) -> Vec<ProcessInfo> {
-        self.processes.processes()
+        let connections = self.processes.processes().into_iter();
+        // Those of other front ends are as they were told last: nothing waits for them here.
+        let submitted = self.queries.get().map(|queries| queries.submitted());
+        let submitted = submitted.into_iter().flatten().map(process_of);
+        connections.chain(submitted).collect()
     }
 
     fn queries(&self) -> Vec<QueryInfo> {

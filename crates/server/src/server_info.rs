@@ -8,13 +8,13 @@ use ::users::{Limit, User};
 use sql::connection::{LimitInfo, ProcessInfo, ServerInfo, VariableValue};
 
 use crate::mysql;
-use crate::process_list::ProcessList;
+use crate::queries::ServerTables;
 use crate::usage::Usage;
 
 /// The server's variables, status and processes, for SQL statements.
 #[derive(Debug)]
 pub(crate) struct LiveServerInfo {
-    pub(crate) processes: Arc<ProcessList>,
+    pub(crate) tables: Arc<ServerTables>,
     pub(crate) port: u16,
     pub(crate) socket: Option<PathBuf>,
     pub(crate) max_connections: u64,
@@ -37,11 +37,11 @@ impl ServerInfo for LiveServerInfo {
     }
 
     fn status(&self) -> Vec<(&'static str, String)> {
-        self.processes.status()
+        self.tables.status()
     }
 
     fn processes(&self) -> Vec<ProcessInfo> {
-        self.processes.processes()
+        self.tables.processes()
     }
 
     fn limits(&self) -> Vec<LimitInfo> {

@@ -12,12 +12,12 @@ pub(super) const QUERY_COLUMNS: &str = "ID# USER DB PROTOCOL MODE STATE QUEUE_PL
 /// The columns of `QUERY_MILESTONES`.
 pub(super) const MILESTONE_COLUMNS: &str = "QUERY_ID# NUMBER# PHASE# RUN_BY PIECES# PIECES_DONE# HANDED_OUT@ STARTED@ FIRST_ROWS@ COMMITTED@";
 
-/// The connections.
+/// The connections, and the queries that run without one.
 pub(super) fn processes(contents: &Contents) -> Vec<Row> {
     let processes = contents.system.iter().flat_map(|it| it.processes());
     let row = |process: sql::connection::ProcessInfo| {
         vec![
-            u64::from(process.id).into(),
+            process.id.into(),
             process.user.into(),
             process.host.into(),
             process.database.into(),

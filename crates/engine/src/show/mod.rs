@@ -118,7 +118,7 @@ fn processes(processes: Vec<ProcessInfo>, full: bool) -> Rows {
             process.database,
             some(process.command),
             some(process.seconds.to_string()),
-            some(process.state),
+            Some(process.state),
             statement,
         ]
     };

@@ -107,11 +107,11 @@ pub struct LimitInfo {
     pub meaning: &'static str,
 }
 
-/// A connection in SHOW PROCESSLIST.
+/// A connection, or a query that runs without one, in SHOW PROCESSLIST.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessInfo {
-    /// The connection's number.
-    pub id: u32,
+    /// The number of the connection or the query.
+    pub id: u64,
     /// The name of the user.
     pub user: String,
     /// The host of the client.
@@ -123,7 +123,7 @@ pub struct ProcessInfo {
     /// For how many seconds.
     pub seconds: u64,
     /// The state of the statement.
-    pub state: &'static str,
+    pub state: String,
     /// The running statement.
     pub statement: Option<String>,
 }
