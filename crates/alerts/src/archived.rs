@@ -12,7 +12,8 @@ use sky::{LonLat, Region};
 use crate::editions::PUBLISHED;
 use crate::error::{AlertsError, Result};
 use crate::published::{
-    EmptyStep, Needed, PublishedRequest, PublishedRows, PublishedSelection, Recalled, Through,
+    EmptyStep, NeededRows, PublishedRequest, PublishedRows, PublishedSelection, RecalledRows,
+    Through,
 };
 use crate::reads::{Reader, SourceSelection};
 use crate::rows::{ints, reals};
@@ -23,12 +24,12 @@ use crate::transaction::{emptied, forced_keys, keys_of, releases};
 
 /// The archive of a database, if it is known here.
 #[derive(Debug, Clone)]
-pub(crate) struct Archived {
+pub(crate) struct DatabaseArchive {
     database: Arc<str>,
     rows: Option<Arc<dyn PublishedRows>>,
 }
 
-impl Archived {
+impl DatabaseArchive {
     pub(crate) fn new(database: &str) -> Self {
         Self {
             database: database.into(),
@@ -172,7 +173,7 @@ impl Reader {
     }
 
     /// What the archive has of rows that an operation needs.
-    pub(crate) async fn recalled(&mut self, needed: &Needed) -> Result<Recalled> {
+    pub(crate) async fn recalled(&mut self, needed: &NeededRows) -> Result<RecalledRows> {
         let Some(through) = emptied(self.connection.as_mut()).await? else {
             return Err(AlertsError::Damaged(
                 "rows are missing of which none was removed".to_owned(),
@@ -183,7 +184,7 @@ impl Reader {
             AlertTable::DiaSource,
             definition.schema.table(AlertTable::DiaSource),
         );
-        let mut recalled = Recalled {
+        let mut recalled = RecalledRows {
             through,
             needed: needed.clone(),
             sources: Vec::new(),

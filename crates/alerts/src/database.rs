@@ -9,14 +9,14 @@ use sky::Region;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::archived::Archived;
+use crate::archived::DatabaseArchive;
 use crate::config::{Config, StoreKind};
 use crate::definition::{Definition, format_of, upgrade_tables, write_new};
 use crate::editions::{Edition, EditionTable, OpenChunks};
 use crate::error::{AlertsError, Result};
 use crate::follow::Follows;
 use crate::operation::{Operation, Outcome};
-use crate::published::{EmptyStep, Needed, PublishedRows, Recalled, Through};
+use crate::published::{EmptyStep, NeededRows, PublishedRows, RecalledRows, Through};
 use crate::reads::{Reader, ReplicaChunk, SourceSelection};
 use crate::reseed::ReseedState;
 use crate::schema::{AlertSchema, AlertTable};
@@ -45,7 +45,7 @@ pub struct AlertDatabase {
     pub(crate) store: Arc<dyn Store>,
     definition: Arc<RwLock<Arc<Definition>>>,
     writer: mpsc::Sender<Job>,
-    archive: Archived,
+    archive: DatabaseArchive,
     /// Whether this process has a turn at writing.
     pub(crate) visits: Arc<AtomicBool>,
     /// Held by whoever follows another database.
@@ -256,7 +256,7 @@ impl AlertDatabase {
             store,
             definition,
             writer: sender,
-            archive: Archived::new(name),
+            archive: DatabaseArchive::new(name),
         })
     }
 
@@ -307,7 +307,7 @@ impl AlertDatabase {
     /// It was refused, or could not be done; then nothing of it was.
     pub async fn apply(&self, operation: Operation) -> Result<Outcome> {
         let operation = Arc::new(operation);
-        let (mut needed, mut recalled) = (Needed::default(), None);
+        let (mut needed, mut recalled) = (NeededRows::default(), None);
         for _ in 0..MOST_RECALLS {
             match self.send(&operation, recalled.take()).await {
                 Err(AlertsError::OnlyPublished(more)) => {
@@ -325,7 +325,7 @@ impl AlertDatabase {
     async fn send(
         &self,
         operation: &Arc<Operation>,
-        recalled: Option<Recalled>,
+        recalled: Option<RecalledRows>,
     ) -> Result<Outcome> {
         let (reply, outcome) = oneshot::channel();
         let job = Job {

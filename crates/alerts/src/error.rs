@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::published::Needed;
+use crate::published::NeededRows;
 
 /// Why an operation on an alert database failed. Nothing of it was done.
 #[derive(Debug, thiserror::Error)]
@@ -90,7 +90,7 @@ pub enum AlertsError {
     Damaged(String),
     /// An operation needs rows that only the archive has.
     #[error("rows that are needed are only in the archive, which cannot be read here")]
-    OnlyPublished(Box<Needed>),
+    OnlyPublished(Box<NeededRows>),
     /// The archive, in which rows are published, fails.
     #[error("what is published of it cannot be read: {0}")]
     Archive(String),

@@ -47,7 +47,7 @@ pub use follow::{
 };
 pub use operation::{Operation, Outcome, StoreRequest};
 pub use published::{
-    EmptyStep, Needed, PublishedRequest, PublishedRows, PublishedSelection, Through,
+    EmptyStep, NeededRows, PublishedRequest, PublishedRows, PublishedSelection, Through,
 };
 pub use reads::{ReplicaChunk, SourceSelection};
 pub use reseed::{ReseedState, ReseedStep, Turn, release_rows};

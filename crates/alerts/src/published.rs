@@ -68,7 +68,7 @@ pub struct Through {
 
 /// Rows that an operation needs and that only the archive may have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Needed {
+pub struct NeededRows {
     /// Sources by their numbers.
     pub(crate) sources: BTreeSet<i64>,
     /// All sources of objects.
@@ -77,7 +77,7 @@ pub struct Needed {
     pub(crate) forced: BTreeSet<(i64, i64, i64)>,
 }
 
-impl Needed {
+impl NeededRows {
     pub(crate) fn extend(&mut self, other: Self) {
         self.sources.extend(other.sources);
         self.objects.extend(other.objects);
@@ -87,10 +87,10 @@ impl Needed {
 
 /// What the archive has of the rows that an operation needs.
 #[derive(Debug)]
-pub(crate) struct Recalled {
+pub(crate) struct RecalledRows {
     /// As of which edition it was read.
     pub(crate) through: Through,
-    pub(crate) needed: Needed,
+    pub(crate) needed: NeededRows,
     pub(crate) sources: Vec<RecordBatch>,
     pub(crate) forced: Vec<RecordBatch>,
 }

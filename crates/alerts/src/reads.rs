@@ -7,7 +7,7 @@ use arrow::array::RecordBatch;
 use sky::htm::{Level, ranges};
 use sky::{LonLat, Region};
 
-use crate::archived::Archived;
+use crate::archived::DatabaseArchive;
 use crate::definition::Definition;
 use crate::error::{AlertsError, Result};
 use crate::rows::FoundRows;
@@ -67,7 +67,7 @@ pub struct ReplicaChunk {
 pub(crate) struct Reader {
     pub(crate) connection: Box<dyn Connection>,
     pub(crate) definition: Arc<Definition>,
-    pub(crate) archive: Archived,
+    pub(crate) archive: DatabaseArchive,
 }
 
 impl Reader {

@@ -11,7 +11,7 @@ use tracing::{error, info};
 use crate::definition::Definition;
 use crate::error::{AlertsError, Result};
 use crate::operation::{Operation, Outcome};
-use crate::published::Recalled;
+use crate::published::RecalledRows;
 use crate::store::{Connection, LONGEST_TURN, Store, TURN_LOOK};
 use crate::transaction::Transaction;
 
@@ -26,7 +26,7 @@ const MANY_ROWS: usize = 50_000;
 pub(crate) struct Job {
     pub(crate) operation: Arc<Operation>,
     /// What the archive has of the rows that it needs.
-    pub(crate) recalled: Option<Recalled>,
+    pub(crate) recalled: Option<RecalledRows>,
     pub(crate) reply: oneshot::Sender<Result<Outcome>>,
 }
 

@@ -23,7 +23,7 @@ use crate::bucket_lock::BucketLock;
 use crate::copy::{Content, content_of, copy_part, temporary};
 use crate::place::no_bucket;
 use crate::snapshot::{DIRECTORY, FILE, Snapshot, SnapshotFile, TABLES, checksum_text, is_name};
-use crate::take::Copied;
+use crate::take::BackupProgress;
 use crate::{BackupError, Result};
 
 const LOCK: &str = "backup.lock";
@@ -224,11 +224,11 @@ impl BucketTarget {
         wanted: Vec<(PathBuf, PathBuf)>,
         known: &HashMap<&PathBuf, &SnapshotFile>,
         files: &mut Vec<SnapshotFile>,
-        tell: &mut impl FnMut(Copied),
+        tell: &mut impl FnMut(BackupProgress),
     ) -> Result<(u64, u64)> {
         let there = self.bucket.list(TABLES).await?;
         let bytes_there = |within: &Path| there.get(&text_of(within)).map(|object| object.bytes);
-        let mut told = Copied {
+        let mut told = BackupProgress {
             files: 0,
             of: wanted.len() as u64,
             bytes: 0,

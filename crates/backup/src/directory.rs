@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::copy::{copy_part, files_below, make_dir, remove_all, sync};
 use crate::snapshot::{DIRECTORY, FILE, Snapshot, SnapshotFile, TABLES, is_name};
-use crate::take::Copied;
+use crate::take::BackupProgress;
 use crate::{BackupError, Result};
 
 const LOCK_FILE: &str = "backup.lock";
@@ -127,9 +127,9 @@ pub(crate) async fn copy_parts(
     wanted: Vec<(PathBuf, PathBuf)>,
     known: &HashMap<&PathBuf, &SnapshotFile>,
     files: &mut Vec<SnapshotFile>,
-    tell: &mut impl FnMut(Copied),
+    tell: &mut impl FnMut(BackupProgress),
 ) -> Result<(u64, u64)> {
-    let mut told = Copied {
+    let mut told = BackupProgress {
         files: 0,
         of: wanted.len() as u64,
         bytes: 0,

@@ -27,8 +27,8 @@ mod take;
 
 pub use error::BackupError;
 pub use place::Place;
-pub use restore::{Restored, restore};
+pub use restore::{RestoreReport, restore};
 pub use snapshot::{Snapshot, SnapshotFile};
-pub use take::{Copied, Extra, Taken, take};
+pub use take::{BackupProgress, BackupReport, Extra, take};
 
 type Result<T> = std::result::Result<T, BackupError>;

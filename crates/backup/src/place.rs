@@ -9,7 +9,7 @@ use remote_files::Client;
 use crate::bucket::{Bucket, BucketTarget};
 use crate::directory;
 use crate::snapshot::{Snapshot, SnapshotFile};
-use crate::take::Copied;
+use crate::take::BackupProgress;
 use crate::{BackupError, Result};
 
 /// Where backups are.
@@ -106,7 +106,7 @@ impl Target<'_> {
         wanted: Vec<(PathBuf, PathBuf)>,
         known: &HashMap<&PathBuf, &SnapshotFile>,
         files: &mut Vec<SnapshotFile>,
-        tell: &mut impl FnMut(Copied),
+        tell: &mut impl FnMut(BackupProgress),
     ) -> Result<(u64, u64)> {
         match &self.held {
             Held::Directory { .. } => {

@@ -11,7 +11,7 @@ use crate::copy::{content_of, copy_file, make_dir, sync};
 use crate::directory::directory;
 use crate::place::{Place, Source};
 use crate::snapshot::{Snapshot, SnapshotFile};
-use crate::take::Copied;
+use crate::take::BackupProgress;
 use crate::{BackupError, Result};
 
 /// What a directory has in it as long as it is being restored: the name of the snapshot.
@@ -19,7 +19,7 @@ const MARKER: &str = "restore.unfinished";
 
 /// What was restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestoreReport {
     /// The snapshot.
     pub snapshot: Snapshot,
     /// Files that were there from an attempt before.
@@ -38,19 +38,19 @@ pub async fn restore(
     place: &Place,
     name: Option<&str>,
     data_dir: &Path,
-    mut tell: impl FnMut(Copied),
-) -> Result<Restored> {
+    mut tell: impl FnMut(BackupProgress),
+) -> Result<RestoreReport> {
     let snapshot = find(place, name).await?;
     let source = place.source(&snapshot).await?;
     if let Source::Bucket(bucket) = &source {
         bucket.check(&snapshot)?;
     }
     begin(data_dir, snapshot.name())?;
-    let mut restoring = Restoring {
+    let mut restoring = Restoration {
         source: &source,
         snapshot: &snapshot,
         data_dir,
-        told: Copied {
+        told: BackupProgress {
             files: 0,
             of: (snapshot.parts.len() + snapshot.own.len()) as u64,
             bytes: 0,
@@ -71,21 +71,21 @@ pub async fn restore(
     sync(data_dir)?;
     let marker = data_dir.join(MARKER);
     fs::remove_file(&marker).map_err(BackupError::io("remove", &marker))?;
-    Ok(Restored { snapshot, kept })
+    Ok(RestoreReport { snapshot, kept })
 }
 
 /// A restoration that is under way.
-struct Restoring<'a, F> {
+struct Restoration<'a, F> {
     source: &'a Source<'a>,
     snapshot: &'a Snapshot,
     data_dir: &'a Path,
-    told: Copied,
+    told: BackupProgress,
     /// Files that were there.
     kept: u64,
     tell: &'a mut F,
 }
 
-impl<F: FnMut(Copied)> Restoring<'_, F> {
+impl<F: FnMut(BackupProgress)> Restoration<'_, F> {
     /// Restores the files of parts.
     async fn parts(&mut self) -> Result<()> {
         let mut under_way = JoinSet::new();

@@ -30,7 +30,7 @@ pub struct Extra {
 
 /// How far a backup has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Copied {
+pub struct BackupProgress {
     /// Files that are there.
     pub files: u64,
     /// All files.
@@ -41,7 +41,7 @@ pub struct Copied {
 
 /// What a backup did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Taken {
+pub struct BackupReport {
     /// What there is now.
     pub snapshot: Snapshot,
     /// Files of parts that were copied.
@@ -68,8 +68,8 @@ pub async fn take(
     place: &Place,
     extras: &[Extra],
     keep: Option<usize>,
-    mut tell: impl FnMut(Copied),
-) -> Result<Taken> {
+    mut tell: impl FnMut(BackupProgress),
+) -> Result<BackupReport> {
     let source = Catalog::open(data_dir).await?;
     source.close().await;
     let target = place.begin(data_dir).await?;
@@ -87,8 +87,8 @@ async fn take_into(
     data_dir: &Path,
     extras: &[Extra],
     keep: Option<usize>,
-    tell: &mut impl FnMut(Copied),
-) -> Result<Taken> {
+    tell: &mut impl FnMut(BackupProgress),
+) -> Result<BackupReport> {
     let before = target.place().snapshots().await?;
     let unfinished = target.unfinished();
     let mut snapshot = Snapshot::new(next_time(&before));
@@ -120,7 +120,7 @@ async fn take_into(
         Some(keep) => target.remove_oldest(keep).await?,
         None => vec![],
     };
-    Ok(Taken {
+    Ok(BackupReport {
         snapshot,
         copied_files,
         copied_bytes,

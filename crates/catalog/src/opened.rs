@@ -12,7 +12,7 @@ const FILE_NAME: &str = "open.lock";
 
 /// Held by a handle.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct DirectoryLock {
     /// `None` where it cannot be had.
     _lock: Option<File>,
 }
@@ -23,7 +23,7 @@ pub(crate) struct Alone {
     _lock: File,
 }
 
-impl Opened {
+impl DirectoryLock {
     /// The same where there is a catalog; elsewhere nothing is made.
     pub(crate) fn where_there_is_one(data_dir: &Path) -> Result<Self, CatalogError> {
         let names = [sqlite::FILE_NAME, postgres::FILE_NAME];

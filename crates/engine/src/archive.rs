@@ -32,11 +32,11 @@ const LOOKS: usize = 5;
 pub struct Archive {
     /// What there is for whoever asks.
     catalog: Catalog,
-    opened: Arc<Opened>,
+    opened: Arc<OpenArchive>,
 }
 
 /// What is open of a data directory, whoever asks.
-struct Opened {
+struct OpenArchive {
     data_dir: PathBuf,
     /// All that there is.
     catalog: Catalog,
@@ -163,7 +163,7 @@ impl Archive {
         bytes: u64,
         replicas: Option<Arc<dyn Replicas>>,
     ) -> Arc<Self> {
-        let opened = Opened {
+        let opened = OpenArchive {
             data_dir: data_dir.to_owned(),
             catalog: catalog.clone(),
             files: OpenFiles::new(OPEN_FILES).keeping(DecodedBlocks::new(bytes)),

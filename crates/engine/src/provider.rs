@@ -13,7 +13,7 @@ use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::datasource::{ViewTable, source_as_provider};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableScan, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use sql::{Dialect, NotFound, Parsed, state_catalog};
+use sql::{Dialect, NotFound, ParsedStatement, state_catalog};
 
 use crate::error::external;
 use crate::exec::{BarrierExec, TableScanExec};
@@ -81,7 +81,7 @@ impl ArchiveCatalog {
     }
 
     /// The same for one statement: with the columns that `*` leaves out if it names one of them, in the state that it reads.
-    pub(crate) fn seen_by(&self, parsed: &Parsed) -> Self {
+    pub(crate) fn seen_by(&self, parsed: &ParsedStatement) -> Self {
         Self {
             hidden_columns: parsed.names_hidden_columns,
             as_of: parsed.as_of,
@@ -90,7 +90,7 @@ impl ArchiveCatalog {
     }
 
     /// The same as a list of catalogues: with those of the other states that a statement names.
-    pub(crate) fn with_states(self, parsed: &Parsed) -> Arc<dyn CatalogProviderList> {
+    pub(crate) fn with_states(self, parsed: &ParsedStatement) -> Arc<dyn CatalogProviderList> {
         let list = MemoryCatalogProviderList::new();
         for time in &parsed.states {
             let state = Self {

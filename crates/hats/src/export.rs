@@ -26,7 +26,7 @@ pub struct ExportOptions {
 
 /// What was exported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Exported {
+pub struct ExportReport {
     /// Rows in all files.
     pub rows: u64,
     /// Rows that were left out, having no position.
@@ -49,7 +49,7 @@ pub async fn export(
     catalogue: &Catalogue,
     options: ExportOptions,
     output: &Path,
-) -> Result<Exported, HatsError> {
+) -> Result<ExportReport, HatsError> {
     let staging = Staging::begin(output)?;
     let tiling = catalogue
         .tiling(options.rows_per_tile, options.max_order)
@@ -79,7 +79,7 @@ pub async fn export(
     catalogue.check_unchanged().await?;
     staging.finish()?;
     let orders = tiling.tiles.iter().map(|tile| tile.order);
-    Ok(Exported {
+    Ok(ExportReport {
         rows: tiling.rows(),
         skipped: tiling.unplaced,
         files: tiling.tiles.len(),

@@ -26,7 +26,7 @@ mod tiles;
 
 pub use catalogue::{CELL_COLUMN, Catalogue, DIALECT};
 pub use error::HatsError;
-pub use export::{ExportOptions, Exported, export};
+pub use export::{ExportOptions, ExportReport, export};
 pub use properties::{partition_info, properties};
 pub use staging::{NewFile, Staging};
 pub use tile_file::{TileWriter, common_metadata};

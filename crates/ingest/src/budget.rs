@@ -106,10 +106,10 @@ pub struct DecodeLimits {
 
 /// How much a reader may decode of one file. Clones are the same budget.
 #[derive(Debug, Clone)]
-pub struct DecodeBudget(Option<Arc<Limited>>);
+pub struct DecodeBudget(Option<Arc<LimitedPool>>);
 
 #[derive(Debug)]
-struct Limited {
+struct LimitedPool {
     limits: DecodeLimits,
     /// The most bytes that a pass over the file has given so far.
     reserved: Mutex<Reservation>,
@@ -124,7 +124,7 @@ impl DecodeBudget {
 
     /// Limits of a file's own, and a pool that it shares with others.
     pub fn new(limits: DecodeLimits, pool: &Arc<BytePool>) -> Self {
-        Self(Some(Arc::new(Limited {
+        Self(Some(Arc::new(LimitedPool {
             limits,
             reserved: Mutex::new(Reservation::of(pool)),
             cancelled: AtomicBool::new(false),
@@ -176,7 +176,7 @@ impl DecodeBudget {
     }
 }
 
-impl Limited {
+impl LimitedPool {
     /// A panic elsewhere leaves the reservation whole.
     fn reserved(&self) -> MutexGuard<'_, Reservation> {
         self.reserved.lock().unwrap_or_else(PoisonError::into_inner)

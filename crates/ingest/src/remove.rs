@@ -24,7 +24,7 @@ const OPEN_FILES: usize = 4;
 
 /// What was taken away.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dropped {
+pub struct DropReport {
     /// Tables that are gone, as `database.table`; the table whose part is gone.
     pub tables: Vec<String>,
     /// Rows that queries no longer see.
@@ -43,7 +43,7 @@ pub async fn drop_table(
     data_dir: &Path,
     database: &str,
     table: &str,
-) -> Result<Dropped, IngestError> {
+) -> Result<DropReport, IngestError> {
     with_catalog(data_dir, async |catalog| {
         let found = find_table(catalog, database, table).await?;
         let _lock = lock(data_dir, &found)?;
@@ -61,7 +61,7 @@ pub async fn drop_expired(
     catalog: &Catalog,
     database: &str,
     table: &str,
-) -> Result<Dropped, IngestError> {
+) -> Result<DropReport, IngestError> {
     let found = find_table(catalog, database, table).await?;
     let data_dir = catalog.data_dir();
     let _lock = lock(data_dir, &found)?;
@@ -73,7 +73,7 @@ pub async fn drop_expired(
 ///
 /// # Errors
 /// There is no such database, or one of its tables is being loaded.
-pub async fn drop_database(data_dir: &Path, database: &str) -> Result<Dropped, IngestError> {
+pub async fn drop_database(data_dir: &Path, database: &str) -> Result<DropReport, IngestError> {
     with_catalog(data_dir, async |catalog| {
         let mut tables = catalog.tables(database).await?;
         // In one order, whoever asks.
@@ -97,7 +97,7 @@ pub async fn drop_part(
     database: &str,
     table: &str,
     part: LoadId,
-) -> Result<Dropped, IngestError> {
+) -> Result<DropReport, IngestError> {
     Box::pin(with_catalog(data_dir, async |catalog| {
         let found = find_table(catalog, database, table).await?;
         let _lock = lock(data_dir, &found)?;
@@ -119,8 +119,8 @@ pub async fn drop_part(
 
 async fn with_catalog(
     data_dir: &Path,
-    work: impl AsyncFnOnce(&Catalog) -> Result<Dropped, IngestError>,
-) -> Result<Dropped, IngestError> {
+    work: impl AsyncFnOnce(&Catalog) -> Result<DropReport, IngestError>,
+) -> Result<DropReport, IngestError> {
     let catalog = Catalog::open(data_dir).await?;
     let outcome = work(&catalog).await;
     catalog.close().await;
@@ -146,7 +146,7 @@ async fn finish(
     catalog: &Catalog,
     data_dir: &Path,
     tables: &[Table],
-) -> Result<Dropped, IngestError> {
+) -> Result<DropReport, IngestError> {
     // The tables' locks are held.
     for table in tables {
         let request = LoadRequest::new(data_dir, &table.spec.database, &table.spec.name);
@@ -155,7 +155,7 @@ async fn finish(
     }
     let in_use = remove_superseded(catalog, data_dir).await? > 0;
     let full_name = |table: &Table| format!("{}.{}", table.spec.database, table.spec.name);
-    Ok(Dropped {
+    Ok(DropReport {
         tables: tables.iter().map(full_name).collect(),
         rows: tables.iter().map(Table::rows).sum(),
         bytes: tables.iter().map(Table::bytes).sum(),

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use catalog::{Catalog, LoadId, TableKind};
-use common::{OVERLAP, Row, STRIPES, SUB_STRIPES, Sky, Stored, load, stars, write_csv};
+use common::{OVERLAP, Row, STRIPES, SUB_STRIPES, Sky, StoredRow, load, stars, write_csv};
 use meridian_ingest::{CompactReport, CompactRequest, IngestError, LoadRequest, Progress, compact};
 use sky::{Angle, Chunker, Location, LonLat};
 use store::{DirectorIndex, LoadDir};
@@ -142,7 +142,7 @@ async fn sky_of_parts(chunker: &Chunker) -> Sky {
 }
 
 /// The rows of several parts as they lie in one.
-fn in_one_part(mut rows: Vec<Stored>, key: Option<&str>) -> Vec<Stored> {
+fn in_one_part(mut rows: Vec<StoredRow>, key: Option<&str>) -> Vec<StoredRow> {
     rows.sort_by_key(|row| (row.chunk, row.sub_chunk, key.map(|key| row.int(key))));
     rows
 }
@@ -224,7 +224,7 @@ async fn merged_parts_have_the_rows_of_their_parts() {
 }
 
 async fn sky_rows(sky: &Sky) -> Vec<Row> {
-    sky.rows("Star").await.iter().map(Stored::row).collect()
+    sky.rows("Star").await.iter().map(StoredRow::row).collect()
 }
 
 /// Rows of one part near a chunk in which only another part had rows are in its overlap.

@@ -16,7 +16,7 @@ use arrow::array::{
 };
 use arrow::datatypes::Int8Type;
 use catalog::{Catalog, ColumnType, TableKind};
-use common::{Row, Sky, Stored, Value, load, load_error, stars, write_csv, write_parquet};
+use common::{Row, Sky, StoredRow, Value, load, load_error, stars, write_csv, write_parquet};
 use meridian_ingest::LoadRequest;
 
 fn write(sky: &Sky, name: &str, text: &str) -> PathBuf {
@@ -96,7 +96,7 @@ async fn real_catalogues_load_whole() {
     assert_eq!(spec.directors[0].table, "Object");
 }
 
-fn column<'a>(stored: &'a [Stored], name: &str) -> Vec<&'a Value> {
+fn column<'a>(stored: &'a [StoredRow], name: &str) -> Vec<&'a Value> {
     stored.iter().map(|row| &row.values[name]).collect()
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use catalog::{TableKind, TableSpec};
-use common::{Row, Sky, Stored, load, stars, stored_rows, write_parquet};
+use common::{Row, Sky, StoredRow, load, stars, stored_rows, write_parquet};
 use store::{DirectorIndex, MANIFEST_FILE, OpenFiles, PartManifest, arrow_schema, table_dir};
 
 /// Stars, what was seen of them, pairs of them, and a table of names.
@@ -52,7 +52,7 @@ fn load_dir(sky: &Sky, table: &str) -> PathBuf {
     loads[0].clone()
 }
 
-async fn rows_by_manifest(sky: &Sky, table: &str, overlap: bool) -> (PartManifest, Vec<Stored>) {
+async fn rows_by_manifest(sky: &Sky, table: &str, overlap: bool) -> (PartManifest, Vec<StoredRow>) {
     let dir = load_dir(sky, table);
     let manifest = PartManifest::read(&dir).unwrap();
     let files = OpenFiles::new(8);

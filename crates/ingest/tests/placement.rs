@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch};
 use common::{
-    Dice, OVERLAP, Row, STRIPES, SUB_STRIPES, Sky, Stored, load, load_error, stars, write_csv,
+    Dice, OVERLAP, Row, STRIPES, SUB_STRIPES, Sky, StoredRow, load, load_error, stars, write_csv,
     write_parquet,
 };
 use meridian_ingest::LoadRequest;
@@ -27,7 +27,7 @@ fn locate(row: &Row) -> Location {
     chunker().locate(LonLat::from_degrees(row.ra.unwrap(), row.dec.unwrap()).unwrap())
 }
 
-fn place_of(stored: &Stored) -> Location {
+fn place_of(stored: &StoredRow) -> Location {
     Location {
         chunk: stored.chunk,
         sub_chunk: stored.sub_chunk,
@@ -42,7 +42,7 @@ fn director_model(rows: &[Row]) -> Vec<(Location, Row)> {
     placed
 }
 
-fn placed(rows: &[Stored]) -> Vec<(Location, Row)> {
+fn placed(rows: &[StoredRow]) -> Vec<(Location, Row)> {
     rows.iter()
         .map(|stored| (place_of(stored), stored.row()))
         .collect()
@@ -292,7 +292,7 @@ async fn every_pair_has_one_left_and_one_right_home() {
 }
 
 fn check_homes(
-    stored: &[Stored],
+    stored: &[StoredRow],
     pairs: &[(Option<i64>, Option<i64>)],
     left: &[Row],
     right: &[Row],
@@ -333,7 +333,7 @@ fn check_homes(
     }
     expected.sort();
     assert!(expected.len() > pairs.len(), "some pairs must cross chunks");
-    let home = |s: &Stored, column| s.int(column).unwrap();
+    let home = |s: &StoredRow, column| s.int(column).unwrap();
     let mut found: Vec<_> = stored
         .iter()
         .map(|s| {
@@ -385,7 +385,7 @@ async fn duplicates_over_chunks_are_rejected_and_the_first_of_the_input_stays() 
     .unwrap();
     assert_eq!((report.counts.duplicate_keys, report.rows_loaded), (5, 300));
     rows.sort_by_key(|row| row.id);
-    let mut found: Vec<Row> = sky.rows("Star").await.iter().map(Stored::row).collect();
+    let mut found: Vec<Row> = sky.rows("Star").await.iter().map(StoredRow::row).collect();
     found.sort_by_key(|row| row.id);
     for (found, row) in found.iter().zip(&rows) {
         assert_eq!((found.id, found.ra, found.dec), (row.id, row.ra, row.dec));

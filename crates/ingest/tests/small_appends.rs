@@ -72,7 +72,7 @@ fn compaction(sky: &Sky) -> CompactRequest {
 
 async fn rows_of(sky: &Sky) -> Vec<Row> {
     let stored = sky.rows("Spot").await;
-    stored.iter().map(common::Stored::row).collect()
+    stored.iter().map(common::StoredRow::row).collect()
 }
 
 /// The directories of the table's parts.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use catalog::{Catalog, Table};
-use common::{Dice, Row, Sky, Stored, batch, load, stars, write_csv};
+use common::{Dice, Row, Sky, StoredRow, batch, load, stars, write_csv};
 use meridian_ingest::{
     CompactRequest, IngestError, LoadRequest, Progress, Rejection, SmallAppends, SmallRows,
     compact_with,
@@ -143,7 +143,7 @@ fn counts(table: &Table) -> (u64, u64, u64) {
     (table.rows(), table.null_keys(), table.orphan_rows())
 }
 
-fn in_some_order(rows: Vec<Stored>) -> Vec<String> {
+fn in_some_order(rows: Vec<StoredRow>) -> Vec<String> {
     let mut texts: Vec<String> = rows.iter().map(|row| format!("{row:?}")).collect();
     texts.sort();
     texts

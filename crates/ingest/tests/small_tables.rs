@@ -75,7 +75,7 @@ async fn a_small_table_has_one_file_for_all_chunks() {
         .rows("Star")
         .await
         .iter()
-        .map(common::Stored::row)
+        .map(common::StoredRow::row)
         .collect();
     let mut expected = rows;
     found.sort_by_key(|row| row.id);

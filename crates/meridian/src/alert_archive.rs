@@ -226,7 +226,7 @@ impl TableFiles<'_> {
     ) -> Result<OpenFile, Failure> {
         let path = format!("{}/part-{number:05}.parquet", self.table);
         let made = self.staging.create(&path)?;
-        let out = Summed {
+        let out = ChecksumWriter {
             file: BufWriter::new(made.file),
             sum: Sha256::new(),
             bytes: 0,
@@ -241,7 +241,7 @@ impl TableFiles<'_> {
 
 struct OpenFile {
     path: String,
-    writer: ResultWriter<Summed>,
+    writer: ResultWriter<ChecksumWriter>,
     rows: u64,
 }
 
@@ -268,13 +268,13 @@ impl OpenFile {
 }
 
 /// A file whose checksum is taken while it is written.
-struct Summed {
+struct ChecksumWriter {
     file: BufWriter<File>,
     sum: Sha256,
     bytes: u64,
 }
 
-impl Write for Summed {
+impl Write for ChecksumWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.file.write(bytes)?;
         self.sum.update(&bytes[..written]);

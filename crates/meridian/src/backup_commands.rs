@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use backup::{Copied, Extra, Place, Snapshot};
+use backup::{BackupProgress, Extra, Place, Snapshot};
 use clap::Args;
 use ingest::{grouped, size};
 use remote_files::{Client, Settings, is_url};
@@ -215,7 +215,7 @@ impl ProgressLine {
         }
     }
 
-    fn show(&mut self, copied: Copied) {
+    fn show(&mut self, copied: BackupProgress) {
         let is_due = self.last.is_none_or(|last| last.elapsed() >= SHOWN_EVERY);
         if self.is_shown && is_due {
             self.last = Some(Instant::now());

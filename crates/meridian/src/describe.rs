@@ -90,7 +90,7 @@ async fn describe(catalog: &Catalog, arguments: &DescribeArguments) -> Result<()
         format,
         ..
     } = arguments;
-    let described = Described::find(catalog, &arguments.db, table.as_deref()).await?;
+    let described = DatabaseDescription::find(catalog, &arguments.db, table.as_deref()).await?;
     if let Some(rating) = arguments.scan_rating {
         return rate(catalog, &described, rating).await;
     }
@@ -128,7 +128,11 @@ async fn describe(catalog: &Catalog, arguments: &DescribeArguments) -> Result<()
 }
 
 /// Changes the lane of a table's scans.
-async fn rate(catalog: &Catalog, described: &Described, rating: ScanRating) -> Result<(), Failure> {
+async fn rate(
+    catalog: &Catalog,
+    described: &DatabaseDescription,
+    rating: ScanRating,
+) -> Result<(), Failure> {
     if let Some(view) = described.tables.iter().find(|it| described.is_view(it)) {
         return Err(Failure::new(no_lane(&view.spec.name)));
     }
@@ -195,7 +199,7 @@ fn read(path: &Path) -> Result<String, String> {
 }
 
 /// A database and those of its tables and views that are looked at.
-struct Described {
+struct DatabaseDescription {
     database: Database,
     /// Of a view its columns, and what is said of it and of these.
     tables: Vec<Table>,
@@ -205,7 +209,7 @@ struct Described {
     only: Option<String>,
 }
 
-impl Described {
+impl DatabaseDescription {
     async fn find(catalog: &Catalog, db: &str, table: Option<&str>) -> Result<Self, Failure> {
         let Some(database) = catalog.database(db).await? else {
             let databases = catalog.databases().await?;
@@ -356,7 +360,11 @@ struct Names {
 
 impl Changes {
     /// The changes that a file asks for. A schema may have more than the database, an edited description may not.
-    fn of(described: &Described, words: &DatabaseWords, is_schema: bool) -> Result<Self, String> {
+    fn of(
+        described: &DatabaseDescription,
+        words: &DatabaseWords,
+        is_schema: bool,
+    ) -> Result<Self, String> {
         let mut changes = Self::default();
         if described.only.is_none() {
             changes.change.description = changed(&words.description, is_schema);
@@ -455,7 +463,7 @@ impl Changes {
     }
 
     /// Notes tables and columns of the database of which the file says nothing.
-    fn note_silence(&mut self, described: &Described) {
+    fn note_silence(&mut self, described: &DatabaseDescription) {
         for table in &described.tables {
             let Some(change) = self.change.tables.get(&fold_name(&table.spec.name)) else {
                 let name = table.spec.name.clone();
@@ -478,7 +486,7 @@ impl Changes {
         }
     }
 
-    fn summary(&self, described: &Described, path: &Path, is_changed: bool) -> String {
+    fn summary(&self, described: &DatabaseDescription, path: &Path, is_changed: bool) -> String {
         let tables = self.change.tables.len();
         let counted = |number: usize, what: &str| match number {
             1 => format!("1 {what}"),
@@ -503,7 +511,7 @@ fn warn_of_unknown(words: &DatabaseWords) {
     }
 }
 
-impl Described {
+impl DatabaseDescription {
     fn name(&self) -> String {
         match &self.only {
             Some(table) => format!("the description of {table}"),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use catalog::{Catalog, CatalogError, LoadId, fold_name};
 use clap::{Args, Subcommand};
 use engine::Archive;
-use ingest::{Dropped, grouped, size};
+use ingest::{DropReport, grouped, size};
 
 use crate::alert_commands::check_may_drop;
 use crate::console::{remark, tell};
@@ -194,7 +194,7 @@ fn counted_tables(number: usize) -> String {
     format!("{number} table{plural}")
 }
 
-fn in_words(command: &DropCommand, dropped: &Dropped) -> String {
+fn in_words(command: &DropCommand, dropped: &DropReport) -> String {
     let what = match command {
         DropCommand::Part(it) => format!("part {} of {}", it.part, dropped.tables.join(", ")),
         DropCommand::Database(it) => {

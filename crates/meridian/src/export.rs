@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use engine::{Archive, Session, SessionOptions};
-use hats::{Catalogue, ExportOptions, Exported};
+use hats::{Catalogue, ExportOptions, ExportReport};
 use ingest::{grouped, size};
 
 use crate::console::{remark, tell};
@@ -187,8 +187,8 @@ async fn export_catalogue(
     }
 }
 
-fn report(exported: &Exported, arguments: &ExportArguments) -> String {
-    let Exported {
+fn report(exported: &ExportReport, arguments: &ExportArguments) -> String {
+    let ExportReport {
         rows,
         skipped,
         files,

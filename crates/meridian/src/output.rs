@@ -82,7 +82,7 @@ pub fn open_output(
         Format::Fits => ResultFormat::Fits,
     };
     match ResultWriter::new(format, schema, sink) {
-        Ok(writer) => Ok(Box::new(Encoded(writer))),
+        Ok(writer) => Ok(Box::new(EncodedOutput(writer))),
         Err(WriteError::Io(error)) => still_read(Err(error)).map(|_| Box::new(Unread) as _),
         Err(error) => Err(error.into()),
     }
@@ -175,9 +175,9 @@ impl Write for Sink {
 }
 
 /// A result in a format that other programs read.
-struct Encoded(ResultWriter<Sink>);
+struct EncodedOutput(ResultWriter<Sink>);
 
-impl Output for Encoded {
+impl Output for EncodedOutput {
     fn write(&mut self, batch: &RecordBatch) -> Result<bool, Failure> {
         match self.0.write(batch) {
             Err(WriteError::Io(error)) => still_read(Err(error)),

@@ -8,9 +8,9 @@ use clap::{Args, Subcommand};
 use ingest::{grouped, partitioning_for, size};
 use sky::{ChunkId, Region};
 use synthesize::{
-    Band, Catalogue, ChildFiles, Compression, DirectorFiles, DuplicateOptions, Duplicated, Extent,
-    GenerateOptions, Generated, Patch, Progress, TableSummary, WHOLE_SKY_SQUARE_DEGREES,
-    WriteOptions, find_chunks, write_parquet,
+    Band, Catalogue, ChildFiles, Compression, DirectorFiles, DuplicateOptions, Extent,
+    GenerateOptions, GeneratedCatalogue, Patch, PatchCopies, Progress, TableSummary,
+    WHOLE_SKY_SQUARE_DEGREES, WriteOptions, find_chunks, write_parquet,
 };
 
 use crate::console::tell;
@@ -194,7 +194,7 @@ pub fn run(command: SynthesizeCommand) -> Result<(), Failure> {
 
 fn generated(
     arguments: GenerateArguments,
-) -> Result<(Generated, Target, ChosenPartitioning), Failure> {
+) -> Result<(GeneratedCatalogue, Target, ChosenPartitioning), Failure> {
     let extent = Extent::new(arguments.objects, arguments.density, arguments.region)?;
     let cut = ChosenPartitioning::new(arguments.target.stripes, extent.objects, extent.area);
     let options = GenerateOptions {
@@ -207,12 +207,12 @@ fn generated(
         tables: arguments.tables,
         columns: arguments.columns,
     };
-    Ok((Generated::new(options)?, arguments.target, cut))
+    Ok((GeneratedCatalogue::new(options)?, arguments.target, cut))
 }
 
 fn duplicated(
     arguments: DuplicateArguments,
-) -> Result<(Duplicated, Target, ChosenPartitioning), Failure> {
+) -> Result<(PatchCopies, Target, ChosenPartitioning), Failure> {
     let patch = match arguments.patch {
         None => None,
         Some(Region::Box(patch)) => Some(patch),
@@ -237,7 +237,7 @@ fn duplicated(
     let patch = Patch::read(options)?;
     let (rows, area) = patch.expected();
     let cut = ChosenPartitioning::new(arguments.target.stripes, rows, area);
-    Ok((Duplicated::new(patch, cut.stripes)?, arguments.target, cut))
+    Ok((PatchCopies::new(patch, cut.stripes)?, arguments.target, cut))
 }
 
 impl Target {

@@ -46,7 +46,7 @@ pub struct UploadArguments {
 
 /// The response to an upload.
 #[derive(Deserialize)]
-struct Uploaded {
+struct UploadResponse {
     table: String,
     rows_added: u64,
 }
@@ -89,7 +89,7 @@ async fn upload(arguments: &UploadArguments) -> Result<(), Failure> {
         true => (Method::POST, format!("/load/{table}")),
     };
     let body = StreamBody::new(frames).boxed_unsync();
-    let uploaded = client.upload_for::<Uploaded>(method, &target, body, length);
+    let uploaded = client.upload_for::<UploadResponse>(method, &target, body, length);
     let uploaded = uploaded.await;
     bar.finish_and_clear();
     let uploaded = uploaded?;

@@ -112,10 +112,10 @@ struct Parser<'a> {
     unknown: Vec<&'a str>,
 }
 
-type Parsed = Result<(), String>;
+type ParseResult = Result<(), String>;
 
 impl<'a> Parser<'a> {
-    fn input(&mut self) -> Parsed {
+    fn input(&mut self) -> ParseResult {
         if self.rest == "1" {
             return Ok(());
         }
@@ -138,7 +138,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A number before the unit: a decimal one or a power of ten. There may be none.
-    fn scale_factor(&mut self) -> Parsed {
+    fn scale_factor(&mut self) -> ParseResult {
         let digits = number_length(self.rest);
         let number = self.take(digits);
         if number == "10" && self.rest.starts_with("**") {
@@ -148,7 +148,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn complete_expression(&mut self) -> Parsed {
+    fn complete_expression(&mut self) -> ParseResult {
         self.unit_expression()?;
         while self.accept('.') {
             self.unit_expression()?;
@@ -159,7 +159,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn unit_expression(&mut self) -> Parsed {
+    fn unit_expression(&mut self) -> ParseResult {
         if self.accept('(') {
             return self.in_parentheses();
         }
@@ -189,7 +189,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn in_parentheses(&mut self) -> Parsed {
+    fn in_parentheses(&mut self) -> ParseResult {
         if self.depth == DEEPEST {
             return Err("it has too many parentheses within each other".to_owned());
         }
@@ -203,7 +203,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The rest of a unit in quotes, which need not be known; before them may stand a prefix.
-    fn quoted(&mut self, prefix: &str) -> Parsed {
+    fn quoted(&mut self, prefix: &str) -> ParseResult {
         let end = self.rest.find('\'').ok_or("a quote is not closed")?;
         let word = self.take(end);
         self.take(1);
@@ -218,7 +218,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A whole number, or in parentheses a whole number, a decimal one or a fraction.
-    fn numeric_power(&mut self) -> Parsed {
+    fn numeric_power(&mut self) -> ParseResult {
         let wrong =
             || "a power is a whole number, or a number or a fraction in parentheses".to_owned();
         if !self.accept('(') {

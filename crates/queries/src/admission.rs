@@ -18,7 +18,7 @@ use crate::scan_rate::ScanRate;
 
 /// What a query was expected to take.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Expected {
+pub(crate) struct ExpectedCost {
     /// Bytes of columns that it decodes.
     pub bytes: u64,
     /// The time that it takes by itself.
@@ -33,7 +33,7 @@ pub(crate) struct QueryAdmission {
     rate: Arc<ScanRate>,
     /// The longest time that is admitted.
     longest: Option<Duration>,
-    expected: Mutex<Option<Expected>>,
+    expected: Mutex<Option<ExpectedCost>>,
     /// Where it waits for memory; a query that is only looked at waits for none.
     gate: Option<Arc<MemoryGate>>,
     memory: Mutex<MemoryState>,
@@ -150,7 +150,7 @@ impl QueryAdmission {
     }
 
     /// What the query was expected to take, once it was planned.
-    pub(crate) fn expected(&self) -> Option<Expected> {
+    pub(crate) fn expected(&self) -> Option<ExpectedCost> {
         *lock(&self.expected)
     }
 
@@ -177,7 +177,7 @@ impl engine::Admission for QueryAdmission {
         let bytes = estimate.bytes();
         let time = Duration::try_from_secs_f64(self.rate.seconds(bytes)).unwrap_or(Duration::MAX);
         let is_veiled = estimate.is_veiled;
-        *lock(&self.expected) = Some(Expected {
+        *lock(&self.expected) = Some(ExpectedCost {
             bytes,
             time,
             is_veiled,

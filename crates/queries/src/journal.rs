@@ -34,14 +34,14 @@ const COMMIT: u32 = 3;
 const WARNINGS: u32 = 4;
 
 /// The blocks of committed pieces, by phase and piece.
-type Committed = HashMap<(u32, u64), Arc<[Block]>>;
+type CommittedBlocks = HashMap<(u32, u64), Arc<[Block]>>;
 
 /// The results of a query's pieces.
 #[derive(Debug)]
 pub(crate) struct Journal {
     file: Arc<BlockFile>,
     phases: Mutex<HashMap<u32, (u128, u64)>>,
-    committed: Arc<Mutex<Committed>>,
+    committed: Arc<Mutex<CommittedBlocks>>,
     runs: Arc<AtomicU64>,
     warnings: Arc<JournaledWarnings>,
     lease: Option<Arc<Lease>>,
@@ -130,7 +130,7 @@ impl Journal {
 #[derive(Default)]
 struct Found {
     phases: HashMap<u32, (u128, u64)>,
-    committed: Committed,
+    committed: CommittedBlocks,
     /// Rows of runs that are not committed yet.
     open: HashMap<(u32, u64, u64), Vec<Block>>,
     warnings: Vec<Warning>,
@@ -233,7 +233,7 @@ fn expect_held(lease: Option<&Arc<Lease>>) -> Result<(), EngineError> {
 struct JournaledPhase {
     number: u32,
     file: Arc<BlockFile>,
-    committed: Arc<Mutex<Committed>>,
+    committed: Arc<Mutex<CommittedBlocks>>,
     runs: Arc<AtomicU64>,
     warnings: Arc<JournaledWarnings>,
     lease: Option<Arc<Lease>>,
@@ -293,7 +293,7 @@ struct JournaledPiece {
     rows: u64,
     writer: BlockWriter,
     file: Arc<BlockFile>,
-    committed: Arc<Mutex<Committed>>,
+    committed: Arc<Mutex<CommittedBlocks>>,
     warnings: Arc<JournaledWarnings>,
     lease: Option<Arc<Lease>>,
 }

@@ -22,11 +22,11 @@ pub(crate) struct MemoryGate {
 struct State {
     taken: u64,
     tickets: u64,
-    queue: VecDeque<Waiting>,
+    queue: VecDeque<MemoryTicket>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct MemoryTicket {
     ticket: u64,
     bytes: u64,
     admit: oneshot::Sender<MemoryShare>,
@@ -78,7 +78,7 @@ impl MemoryGate {
             let mut state = lock(&self.state);
             state.tickets += 1;
             let ticket = state.tickets;
-            state.queue.push_back(Waiting {
+            state.queue.push_back(MemoryTicket {
                 ticket,
                 bytes: bytes.min(self.bytes),
                 admit,

@@ -107,14 +107,14 @@ fn boxed(turn: Turn, running: Arc<AtomicUsize>) -> Box<dyn engine::PieceTurn> {
     running.fetch_add(1, Relaxed);
     Box::new(HeldTurn {
         turn,
-        counted: Counted(running),
+        counted: CountedTurn(running),
     })
 }
 
 /// One of the turns that are counted.
-struct Counted(Arc<AtomicUsize>);
+struct CountedTurn(Arc<AtomicUsize>);
 
-impl Drop for Counted {
+impl Drop for CountedTurn {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
@@ -122,7 +122,7 @@ impl Drop for Counted {
 
 struct HeldTurn {
     turn: Turn,
-    counted: Counted,
+    counted: CountedTurn,
 }
 
 impl engine::PieceTurn for HeldTurn {
@@ -135,7 +135,7 @@ impl engine::PieceTurn for HeldTurn {
     }
 
     fn pause(self: Box<Self>) -> Box<dyn engine::PausedTurn> {
-        Box::new(Paused {
+        Box::new(CountedPause {
             turn: self.turn.pause(),
             running: Arc::clone(&self.counted.0),
         })
@@ -146,12 +146,12 @@ impl engine::PieceTurn for HeldTurn {
     }
 }
 
-struct Paused {
+struct CountedPause {
     turn: PausedTurn,
     running: Arc<AtomicUsize>,
 }
 
-impl engine::PausedTurn for Paused {
+impl engine::PausedTurn for CountedPause {
     fn resume(self: Box<Self>) -> BoxFuture<'static, Option<Box<dyn engine::PieceTurn>>> {
         let (resumed, running) = (self.turn.resume(), self.running);
         async move { resumed.await.map(|turn| boxed(turn, running)) }.boxed()

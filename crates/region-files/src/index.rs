@@ -213,7 +213,7 @@ impl Index {
             Err(error) => return Err(RegionFilesError::io("read", &path)(error)),
         };
         // What it is comes before what it says: another version may say other things.
-        let named: Named = serde_json::from_slice(&text).map_err(|error| {
+        let named: FormatLine = serde_json::from_slice(&text).map_err(|error| {
             RegionFilesError::unknown(&path, format!("this is no index of region files: {error}"))
         })?;
         if named.format != FORMAT {
@@ -269,7 +269,7 @@ impl Index {
 }
 
 #[derive(Deserialize)]
-struct Named {
+struct FormatLine {
     format: String,
     version: u32,
 }

@@ -41,4 +41,4 @@ pub use error::RegionFilesError;
 pub use index::{Bounds, ChunkFile, ColumnDescription, DirectoryFile, Index, Partitioning, Source};
 pub use read::{RegionFiles, Rows, Verification};
 pub use search::Search;
-pub use write::{ROWS_PER_BATCH, RegionWriter, TableDescription, Written};
+pub use write::{ROWS_PER_BATCH, RegionWriter, RegionsReport, TableDescription};

@@ -38,7 +38,7 @@ pub struct TableDescription {
 
 /// What was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Written {
+pub struct RegionsReport {
     /// Rows.
     pub rows: u64,
     /// Files of rows.
@@ -195,7 +195,7 @@ impl RegionWriter {
     ///
     /// # Errors
     /// No row was written, or nothing can be written.
-    pub fn finish(mut self) -> Result<Written, RegionFilesError> {
+    pub fn finish(mut self) -> Result<RegionsReport, RegionFilesError> {
         let open = self.open.take();
         self.end_chunk(open)?;
         if self.chunks.is_empty() {
@@ -209,7 +209,7 @@ impl RegionWriter {
         }
         write_file(self.dir.join("SHA256SUMS"), sums.as_bytes())?;
         let of_rows: u64 = self.chunks.iter().map(|file| file.bytes).sum();
-        let written = Written {
+        let written = RegionsReport {
             rows: self.chunks.iter().map(|file| file.rows).sum(),
             files: self.chunks.len(),
             bytes: of_rows + directory.bytes,

@@ -15,8 +15,8 @@ use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, SchemaRe
 use made::{Row, Rows};
 use proptest::prelude::*;
 use region_files::{
-    Partitioning, RegionFiles, RegionFilesError, RegionWriter, Search, Source, TableDescription,
-    Verification, Written,
+    Partitioning, RegionFiles, RegionFilesError, RegionWriter, RegionsReport, Search, Source,
+    TableDescription, Verification,
 };
 use sky::{Angle, Chunker, LonLat, Region, separation};
 use tempfile::TempDir;
@@ -123,7 +123,7 @@ fn place(row: &Row) -> LonLat {
 }
 
 /// Writes rows, in batches of some size.
-fn write(dir: &Path, rows: &[Row], cut: (u32, u32), at_a_time: usize) -> Written {
+fn write(dir: &Path, rows: &[Row], cut: (u32, u32), at_a_time: usize) -> RegionsReport {
     let chunker = Chunker::new(cut.0, cut.1).unwrap();
     let mut sorted = rows.to_vec();
     sorted.sort_by_key(|row| (chunker.locate(place(row)), row.id));

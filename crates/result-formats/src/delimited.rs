@@ -11,7 +11,7 @@ use crate::nested;
 
 /// Values with a delimiter between them, a header first.
 #[derive(Debug)]
-pub(crate) struct Delimited<W> {
+pub(crate) struct DelimitedWriter<W> {
     out: W,
     delimiter: u8,
     null: &'static str,
@@ -20,7 +20,7 @@ pub(crate) struct Delimited<W> {
     line: String,
 }
 
-impl<W: Write> Delimited<W> {
+impl<W: Write> DelimitedWriter<W> {
     /// RFC 4180; NULL is an empty field and empty text is `""`.
     pub(crate) fn csv(out: W, schema: &Schema) -> io::Result<Self> {
         Self {

@@ -25,7 +25,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 
-use delimited::Delimited;
+use delimited::DelimitedWriter;
 pub use field_element::{FieldElement, attribute, escaped};
 use fits::FitsWriter;
 pub use value_form::{ItemForm, ValueForm};
@@ -142,7 +142,7 @@ pub fn check_names(format: ResultFormat, schema: &Schema) -> Result<(), WriteErr
 pub struct ResultWriter<W: Write + Send>(Encoder<W>);
 
 enum Encoder<W: Write + Send> {
-    Delimited(Delimited<W>),
+    Delimited(DelimitedWriter<W>),
     Json(arrow::json::Writer<W, LineDelimited>),
     Parquet(Box<ArrowWriter<W>>),
     Arrow(Box<StreamWriter<W>>),
@@ -156,8 +156,8 @@ impl<W: Write + Send> ResultWriter<W> {
     /// The output cannot be written to, or a column has no form in the format.
     pub fn new(format: ResultFormat, schema: &SchemaRef, out: W) -> Result<Self, WriteError> {
         Ok(Self(match format {
-            ResultFormat::Csv => Encoder::Delimited(Delimited::csv(out, schema)?),
-            ResultFormat::Tsv => Encoder::Delimited(Delimited::tsv(out, schema)?),
+            ResultFormat::Csv => Encoder::Delimited(DelimitedWriter::csv(out, schema)?),
+            ResultFormat::Tsv => Encoder::Delimited(DelimitedWriter::tsv(out, schema)?),
             ResultFormat::JsonLines => {
                 let builder = WriterBuilder::new().with_explicit_nulls(true);
                 Encoder::Json(builder.build(out))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ::queries::QueryService;
 use ::users::{Limit, User};
+use engine::SystemTables;
 use sql::connection::{LimitInfo, ProcessInfo, ServerInfo, VariableValue};
 
 use crate::mysql;

@@ -237,8 +237,8 @@ impl Interrupt {
     }
 
     /// A future whose polls are work on the statement.
-    pub fn scope<F: Future>(self: &Arc<Self>, future: F) -> Scoped<F> {
-        Scoped {
+    pub fn scope<F: Future>(self: &Arc<Self>, future: F) -> InterruptScope<F> {
+        InterruptScope {
             interrupt: Arc::clone(self),
             future: Box::pin(future),
         }
@@ -296,12 +296,12 @@ impl Drop for InterruptGuard {
 
 /// A future whose polls are work on a statement.
 #[derive(Debug)]
-pub struct Scoped<F> {
+pub struct InterruptScope<F> {
     interrupt: Arc<Interrupt>,
     future: Pin<Box<F>>,
 }
 
-impl<F: Future> Future for Scoped<F> {
+impl<F: Future> Future for InterruptScope<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
@@ -312,7 +312,7 @@ impl<F: Future> Future for Scoped<F> {
 }
 
 /// The same future as work on the statement on which this thread works now, if any: for tasks that the work spawns.
-pub fn carried<F: Future>(future: F) -> Scoped<F> {
+pub fn carried<F: Future>(future: F) -> InterruptScope<F> {
     Interrupt::current_or_new().scope(future)
 }
 

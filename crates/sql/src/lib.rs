@@ -51,7 +51,7 @@ pub use functions::mysql::{GivenValue, Longest, Moment, RowFault, StoredColumn, 
 pub use headings::Headings;
 pub use interrupt::Interrupt;
 pub use parameters::{Parameter, parameters};
-pub use parse::{Parsed, check_one_expression, ends_statement, headings, parse};
+pub use parse::{ParsedStatement, check_one_expression, ends_statement, headings, parse};
 pub use repeated_columns::RepeatedColumns;
 pub use stored_result::RESULT_FUNCTION;
 pub use table_states::state_catalog;

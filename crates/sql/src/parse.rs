@@ -24,7 +24,7 @@ const PARSER_LEVELS: usize = 4 * DEEPEST_NESTING;
 
 /// A statement ready to be planned.
 #[derive(Debug, Clone)]
-pub struct Parsed {
+pub struct ParsedStatement {
     /// The statement, names folded and area restrictions expanded.
     pub statement: Statement,
     /// How the columns are headed that are planned.
@@ -54,7 +54,7 @@ pub fn parse(
     sql: &str,
     tables: &dyn TableShapes,
     connection: &Connection,
-) -> Result<Vec<Parsed>, SqlError> {
+) -> Result<Vec<ParsedStatement>, SqlError> {
     let sql = &*match dialect {
         Dialect::MySql => mysql::executed(sql),
         Dialect::Adql => Cow::Borrowed(sql),
@@ -193,8 +193,8 @@ pub fn ends_statement(dialect: Dialect, text: &str) -> bool {
 }
 
 /// A list: who holds the catalog puts the query that it stands for in its place.
-fn show_query(statement: ShowStatement) -> Parsed {
-    Parsed {
+fn show_query(statement: ShowStatement) -> ParsedStatement {
+    ParsedStatement {
         statement: Statement::Statement(Box::new(Ast::ShowVariable { variable: vec![] })),
         headings: Headings::default(),
         repeated: None,
@@ -212,9 +212,9 @@ fn prepare(
     mut statement: Statement,
     tables: &dyn TableShapes,
     connection: &Connection,
-) -> Result<Parsed, SqlError> {
+) -> Result<ParsedStatement, SqlError> {
     let as_of = connection.variables.as_of();
-    let mut parsed = Parsed {
+    let mut parsed = ParsedStatement {
         headings: Headings::default(),
         repeated: None,
         show: None,
@@ -251,7 +251,7 @@ fn limit_rows(statement: &mut Statement, connection: &Connection) -> bool {
 /// Rewrites a statement in place and notes how its result is headed and what it names; what is explained gets no headings.
 fn rewrite(
     source: &SourceText<'_>,
-    parsed: &mut Parsed,
+    parsed: &mut ParsedStatement,
     tables: &dyn TableShapes,
     connection: &Connection,
 ) -> Result<(), SqlError> {
@@ -331,11 +331,11 @@ pub(crate) mod tests {
         }
     }
 
-    fn parse_alone(sql: &str) -> Result<Vec<Parsed>, SqlError> {
+    fn parse_alone(sql: &str) -> Result<Vec<ParsedStatement>, SqlError> {
         parse_in(Dialect::MySql, sql)
     }
 
-    pub(crate) fn parse_in(dialect: Dialect, sql: &str) -> Result<Vec<Parsed>, SqlError> {
+    pub(crate) fn parse_in(dialect: Dialect, sql: &str) -> Result<Vec<ParsedStatement>, SqlError> {
         parse(dialect, sql, &NoTables, &Connection::alone(None))
     }
 

@@ -10,13 +10,13 @@ use datafusion::sql::sqlparser::ast::{
 /// The items of a SELECT as they are planned, and which of them make up the result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RepeatedColumns {
-    planned: Vec<Planned>,
+    planned: Vec<PlannedItem>,
     /// Places among the planned ones, in the order of the result.
     given: Vec<usize>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Planned {
+enum PlannedItem {
     Column,
     /// All columns of a table, by its name in the statement, or of all tables.
     Wildcard(Option<String>),
@@ -34,12 +34,12 @@ impl RepeatedColumns {
             return None;
         }
         let only = only_table(select);
-        let mut planned: Vec<Planned> = vec![];
+        let mut planned: Vec<PlannedItem> = vec![];
         let (mut given, mut kept) = (vec![], vec![]);
         for item in std::mem::take(&mut select.projection) {
             let item_of = planned_item(&item, only.as_deref());
             let before = match &item_of {
-                Planned::Column => None,
+                PlannedItem::Column => None,
                 wildcard => planned.iter().position(|it| it == wildcard),
             };
             match before {
@@ -70,19 +70,19 @@ impl RepeatedColumns {
     pub fn columns(&self, planned: &DFSchema) -> Option<Vec<usize>> {
         let wildcards = |from: usize| {
             let rest = self.planned[from..].iter();
-            rest.filter(|it| **it != Planned::Column).count()
+            rest.filter(|it| **it != PlannedItem::Column).count()
         };
         let mut ranges = Vec::with_capacity(self.planned.len());
         let mut at = 0;
         for (place, item) in self.planned.iter().enumerate() {
             let width = match item {
-                Planned::Column => 1,
+                PlannedItem::Column => 1,
                 // The last of them has all columns but those of the items behind it.
-                Planned::Wildcard(_) if wildcards(place + 1) == 0 => {
+                PlannedItem::Wildcard(_) if wildcards(place + 1) == 0 => {
                     let behind = self.planned.len() - place - 1;
                     planned.fields().len().checked_sub(at + behind)?
                 }
-                Planned::Wildcard(table) => {
+                PlannedItem::Wildcard(table) => {
                     let table = table.as_deref()?;
                     let of_table = |column: &usize| {
                         let (qualifier, _) = planned.qualified_field(*column);
@@ -101,14 +101,14 @@ impl RepeatedColumns {
     }
 }
 
-fn planned_item(item: &SelectItem, only: Option<&str>) -> Planned {
+fn planned_item(item: &SelectItem, only: Option<&str>) -> PlannedItem {
     match item {
-        SelectItem::Wildcard(_) => Planned::Wildcard(only.map(str::to_owned)),
+        SelectItem::Wildcard(_) => PlannedItem::Wildcard(only.map(str::to_owned)),
         SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
             let last = name.0.last().and_then(|part| part.as_ident());
-            Planned::Wildcard(last.map(|table| table.value.clone()))
+            PlannedItem::Wildcard(last.map(|table| table.value.clone()))
         }
-        _ => Planned::Column,
+        _ => PlannedItem::Column,
     }
 }
 

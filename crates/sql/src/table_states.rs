@@ -324,7 +324,7 @@ fn text_of(value: &ValueWithSpan) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::sql::parser::Statement as Parsed;
+    use datafusion::sql::parser::Statement as ParsedStatement;
 
     use super::*;
     use crate::parse::tests::parse_in;
@@ -336,7 +336,7 @@ mod tests {
             panic!("{sql}: not one statement");
         };
         let text = match &parsed.statement {
-            Parsed::Statement(ast) => ast.to_string(),
+            ParsedStatement::Statement(ast) => ast.to_string(),
             other => other.to_string(),
         };
         (text, parsed.states.clone())

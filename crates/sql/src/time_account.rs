@@ -83,8 +83,8 @@ impl TimeAccount {
     }
 
     /// A future whose polls are charged.
-    pub fn charged<F: Future>(self: &Arc<Self>, future: F) -> Charged<F> {
-        Charged {
+    pub fn charged<F: Future>(self: &Arc<Self>, future: F) -> ChargedFuture<F> {
+        ChargedFuture {
             account: Arc::clone(self),
             future: Box::pin(future),
         }
@@ -104,12 +104,12 @@ fn until_midnight() -> Duration {
 
 /// A future whose polls are charged to an account: for work of one thread that has no interrupt of its own.
 #[derive(Debug)]
-pub struct Charged<F> {
+pub struct ChargedFuture<F> {
     account: Arc<TimeAccount>,
     future: Pin<Box<F>>,
 }
 
-impl<F: Future> Future for Charged<F> {
+impl<F: Future> Future for ChargedFuture<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {

@@ -68,7 +68,7 @@ pub use read_ahead::read_ahead;
 pub use read_counters::ReadCounters;
 pub use scan::{BatchStream, ScanRequest, WORTH_PRUNING};
 pub use schema::{arrow_schema, numbers_in_file};
-pub use sorted::Sorted;
+pub use sorted::SortedColumn;
 pub use write::{
     FileSummary, PackedSummary, ROWS_PER_BLOCK, write_chunk_file, write_chunk_file_with,
     write_packed_file_with,

@@ -18,8 +18,8 @@ use vortex::scalar_fn::fns::operators::Operator;
 
 use crate::columns::{Columns, OpenColumns};
 use crate::condition::{Hint, RowCondition};
-use crate::sorted::Sorted;
-use crate::untested_rows::{Conditioned, Place, ScanColumns, UntestedRows, read_tested};
+use crate::sorted::SortedColumn;
+use crate::untested_rows::{ConditionColumns, Place, ScanColumns, UntestedRows, read_tested};
 use crate::{ChunkFile, OpenFile, ROWS_PER_BLOCK, ReadCounters, StoreError};
 
 /// Batches of rows, in the order of the file.
@@ -51,7 +51,7 @@ pub struct ScanRequest {
     pub ranges: Option<Vec<Range<u64>>>,
     /// What the rows of each range are sorted by, if anything: rows with other values than the wanted ones are not read where
     /// they can be told from memory. The condition has to leave them out all the same.
-    pub sorted: Option<Sorted>,
+    pub sorted: Option<SortedColumn>,
     /// How many other scans are about to read the same rows, so that what is decoded for this one should serve them.
     pub sharers: u32,
     /// Where bytes are counted, if anywhere.
@@ -177,7 +177,7 @@ impl OpenFile {
     fn split_columns(
         &self,
         request: &ScanRequest,
-    ) -> Result<(Option<Conditioned>, Columns, Vec<Place>), StoreError> {
+    ) -> Result<(Option<ConditionColumns>, Columns, Vec<Place>), StoreError> {
         let fields = request.schema.fields();
         let Some(condition) = &request.condition else {
             let rest = Columns::new(self, &request.projection, fields)?;
@@ -187,7 +187,7 @@ impl OpenFile {
         let (places, rest) = places(request, condition.as_ref());
         let rest_fields: Vec<FieldRef> = rest.iter().map(|at| Arc::clone(&fields[*at])).collect();
         let rest: Vec<usize> = rest.iter().map(|at| request.projection[*at]).collect();
-        let conditioned = Conditioned {
+        let conditioned = ConditionColumns {
             columns: Columns::new(self, condition.columns(), condition.fields())?,
             condition: Arc::clone(condition),
         };

@@ -76,11 +76,11 @@ struct State {
 struct Entry {
     cell: Arc<OnceCell<ArrayRef>>,
     /// Once it is in the queue.
-    queued: Option<Queued>,
+    queued: Option<QueuedBlock>,
 }
 
 #[derive(Debug)]
-struct Queued {
+struct QueuedBlock {
     number: u64,
     bytes: u64,
     /// How many scans are still to read it.
@@ -184,7 +184,7 @@ impl State {
             return;
         };
         self.numbered += 1;
-        entry.queued = Some(Queued {
+        entry.queued = Some(QueuedBlock {
             number: self.numbered,
             bytes,
             readers,
@@ -230,7 +230,7 @@ fn queued<'a>(
     blocks: &'a HashMap<TypedBlock, Entry>,
     block: &TypedBlock,
     number: u64,
-) -> Option<&'a Queued> {
+) -> Option<&'a QueuedBlock> {
     let queued = blocks.get(block)?.queued.as_ref();
     queued.filter(|it| it.number == number)
 }

@@ -20,7 +20,7 @@ const MOST_BLOCKS: usize = 4;
 
 /// A column of 64-bit integers by which the rows of each range are sorted, and the values in it that are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sorted {
+pub struct SortedColumn {
     /// The column's number in the file.
     pub column: usize,
     /// The least value that is wanted.
@@ -32,7 +32,7 @@ pub struct Sorted {
 impl ChunkFile {
     /// The rows of a range of the chunk's, which is sorted by a column, that have one of the wanted values there; `None` where it takes reading
     /// to tell, or where the rows turn out not to be sorted.
-    pub fn find(&self, range: Range<u64>, sorted: &Sorted) -> Option<Range<u64>> {
+    pub fn find(&self, range: Range<u64>, sorted: &SortedColumn) -> Option<Range<u64>> {
         check_ranges(slice::from_ref(&range), self.num_rows()).ok()?;
         let range = self.in_file(&range);
         let keys = self.file.kept_keys(&range, sorted.column)?;
@@ -136,7 +136,7 @@ impl OpenFile {
 
     /// The part of a range that has all wanted values of a column by which its rows are sorted: where the blocks of the column
     /// are kept in memory only their rows, else the whole range.
-    pub(crate) fn narrowed(&self, range: Range<u64>, sorted: &Sorted) -> Range<u64> {
+    pub(crate) fn narrowed(&self, range: Range<u64>, sorted: &SortedColumn) -> Range<u64> {
         match self.kept_keys(&range, sorted.column) {
             Some(keys) => keys.narrowed(range, sorted),
             None => range,
@@ -192,7 +192,7 @@ impl Keys {
     }
 
     /// The part of a range, which is sorted, that has the wanted values.
-    fn narrowed(&self, range: Range<u64>, sorted: &Sorted) -> Range<u64> {
+    fn narrowed(&self, range: Range<u64>, sorted: &SortedColumn) -> Range<u64> {
         let first = partition_point(range.clone(), |row| self.at(row) < sorted.least);
         let end = partition_point(first..range.end, |row| self.at(row) <= sorted.greatest);
         first..end
@@ -257,7 +257,7 @@ mod tests {
             more in 0..4_i64,
         ) {
             keys.sort_unstable();
-            let sorted = Sorted { column: 0, least, greatest: least + more };
+            let sorted = SortedColumn { column: 0, least, greatest: least + more };
             let range = from..from + keys.len() as u64;
             let found = blocks(from, &keys).unwrap().narrowed(range.clone(), &sorted);
             for (row, key) in range.zip(&keys) {

@@ -20,7 +20,7 @@ use crate::scan::batch;
 use crate::{ROWS_PER_BLOCK, StoreError};
 
 /// A condition and the columns that it is given.
-pub(crate) struct Conditioned {
+pub(crate) struct ConditionColumns {
     pub condition: Arc<dyn RowCondition>,
     pub columns: Columns,
 }
@@ -38,7 +38,7 @@ pub(crate) enum Place {
 pub(crate) struct ScanColumns {
     pub file: OpenColumns,
     pub conjuncts: Vec<BoundExpression>,
-    pub condition: Option<Conditioned>,
+    pub condition: Option<ConditionColumns>,
     /// The columns that the condition was not given.
     pub rest: Columns,
     /// Where each column of the result comes from.
@@ -141,7 +141,7 @@ pub(crate) async fn read_tested(
         return Ok(None);
     };
     let columns = Arc::clone(&first.columns);
-    if let Some(Conditioned { condition, .. }) = &columns.condition {
+    if let Some(ConditionColumns { condition, .. }) = &columns.condition {
         let keep = test(condition.as_ref(), &parts)?;
         let (mut start, mut kept) = (0, Vec::with_capacity(parts.len()));
         for mut part in parts {

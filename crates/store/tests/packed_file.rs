@@ -22,7 +22,7 @@ use futures::stream;
 use meridian_store::{
     ByteSource, ChunkFile, ChunkSection, DecodedBlocks, DirectoryBuilder, Durability, Fault,
     FaultySource, Hint, LocalFile, OpenFile, OpenFiles, PackedSummary, RowCondition, ScanRequest,
-    Sorted, StoreError, arrow_schema, write_chunk_file, write_packed_file_with,
+    SortedColumn, StoreError, arrow_schema, write_chunk_file, write_packed_file_with,
 };
 use proptest::prelude::*;
 use sky::{ChunkId, SubChunkId, SubChunks};
@@ -152,7 +152,7 @@ fn requests(file: &ChunkFile, ranges: &[Range<u64>]) -> Vec<ScanRequest> {
     let sorted = ScanRequest {
         ranges: Some(apart.collect()),
         filter: Some(vortex::expr::eq(col("key"), lit(12_i64))),
-        sorted: Some(Sorted {
+        sorted: Some(SortedColumn {
             column: 0,
             least: 12,
             greatest: 12,
@@ -195,7 +195,7 @@ async fn compare(packed: &ChunkFile, own: &ChunkFile, bounds: &[prop::sample::In
     // What is found by its key alone is found where the keys are in memory, which may be so in one file and not in the other.
     for entry in own.directory().entries() {
         for key in [0, 3, 4, 300] {
-            let sorted = Sorted {
+            let sorted = SortedColumn {
                 column: 0,
                 least: key,
                 greatest: key,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use meridian_synthesize::{
-    Extent, GenerateOptions, Generated, Progress, WriteOptions, write_parquet,
+    Extent, GenerateOptions, GeneratedCatalogue, Progress, WriteOptions, write_parquet,
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let started = Instant::now();
     let tables = write_parquet(
-        &Arc::new(Generated::new(options)?),
+        &Arc::new(GeneratedCatalogue::new(options)?),
         &write,
         &Progress::default(),
     )?;

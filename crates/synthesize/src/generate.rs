@@ -76,7 +76,7 @@ impl Kind {
 
 /// A catalogue made from nothing.
 #[derive(Debug)]
-pub struct Generated {
+pub struct GeneratedCatalogue {
     footprint: Footprint,
     chunks: Vec<ChunkId>,
     /// For each chunk the objects before it, and at the end all of them.
@@ -90,7 +90,7 @@ pub struct Generated {
     seed: u64,
 }
 
-impl Generated {
+impl GeneratedCatalogue {
     /// Settles what each chunk will hold; makes no rows yet.
     ///
     /// # Errors
@@ -277,7 +277,7 @@ fn table(kind: Kind, columns: &[ObjectColumn]) -> Table {
     }
 }
 
-impl Catalogue for Generated {
+impl Catalogue for GeneratedCatalogue {
     fn tables(&self) -> &[Table] {
         &self.tables
     }
@@ -311,7 +311,7 @@ impl Catalogue for Generated {
 
 /// Makes the rows of one table in one chunk, epoch after epoch, block after block.
 struct ChunkRows {
-    catalogue: Arc<Generated>,
+    catalogue: Arc<GeneratedCatalogue>,
     kind: Kind,
     schema: SchemaRef,
     chunk: usize,

@@ -1,5 +1,5 @@
-//! Catalogues of any size that are made, not observed: from nothing ([`Generated`]), or of copies of a real patch of sky
-//! ([`Duplicated`]).
+//! Catalogues of any size that are made, not observed: from nothing ([`GeneratedCatalogue`]), or of copies of a real patch of sky
+//! ([`PatchCopies`]).
 //!
 //! A [`Catalogue`] is made chunk by chunk of the sky's partitioning. Each chunk has random streams of its own, so any
 //! chunk can be made alone, on any machine, and has the rows that it has in the whole. [`write_parquet`] writes one file a
@@ -37,10 +37,10 @@ mod random;
 mod write;
 
 pub use catalogue::{Batches, Catalogue, Role, Table, find_chunks};
-pub use duplicate::{ChildFiles, DirectorFiles, DuplicateOptions, Duplicated, Patch};
+pub use duplicate::{ChildFiles, DirectorFiles, DuplicateOptions, Patch, PatchCopies};
 pub use error::SynthesizeError;
 pub use footprint::{DEFAULT_DENSITY, Extent, WHOLE_SKY_SQUARE_DEGREES};
-pub use generate::{GenerateOptions, Generated};
+pub use generate::{GenerateOptions, GeneratedCatalogue};
 pub use light_curve::{PERIODIC_FLAG, TRANSIENT_FLAG};
 pub use photometry::Band;
 pub use progress::{Progress, ProgressSnapshot};

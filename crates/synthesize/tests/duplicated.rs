@@ -12,7 +12,7 @@ use arrow::array::{
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Float64Type, Int64Type};
 use meridian_synthesize::{
-    Catalogue, ChildFiles, DirectorFiles, DuplicateOptions, Duplicated, Patch, SynthesizeError,
+    Catalogue, ChildFiles, DirectorFiles, DuplicateOptions, Patch, PatchCopies, SynthesizeError,
 };
 use parquet::arrow::ArrowWriter;
 use sky::{LonLat, Region, separation};
@@ -96,11 +96,11 @@ fn options(dir: &Path, region: &str) -> DuplicateOptions {
     }
 }
 
-fn made(options: DuplicateOptions, stripes: u32) -> Result<Duplicated, SynthesizeError> {
-    Duplicated::new(Patch::read(options)?, stripes)
+fn made(options: DuplicateOptions, stripes: u32) -> Result<PatchCopies, SynthesizeError> {
+    PatchCopies::new(Patch::read(options)?, stripes)
 }
 
-fn rows(catalogue: &Arc<Duplicated>, table: usize) -> RecordBatch {
+fn rows(catalogue: &Arc<PatchCopies>, table: usize) -> RecordBatch {
     let batches: Vec<RecordBatch> = (0..catalogue.chunks().len())
         .flat_map(|chunk| catalogue.clone().batches(table, chunk))
         .collect::<Result<_, _>>()

@@ -8,8 +8,8 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Float32Type, Float64Type, Int8Type, Int32Type, Int64Type};
 use meridian_synthesize::{
-    Band, Catalogue, Compression, Extent, GenerateOptions, Generated, PERIODIC_FLAG, Progress,
-    SynthesizeError, TRANSIENT_FLAG, WriteOptions, find_chunks, write_parquet,
+    Band, Catalogue, Compression, Extent, GenerateOptions, GeneratedCatalogue, PERIODIC_FLAG,
+    Progress, SynthesizeError, TRANSIENT_FLAG, WriteOptions, find_chunks, write_parquet,
 };
 use proptest::prelude::*;
 use sky::{Chunker, LonLat, separation};
@@ -20,7 +20,7 @@ fn options(objects: u64, region: &str, stripes: u32) -> GenerateOptions {
 }
 
 /// All rows of a table, or of one chunk of it.
-fn rows(catalogue: &Arc<Generated>, table: usize, chunk: Option<usize>) -> RecordBatch {
+fn rows(catalogue: &Arc<GeneratedCatalogue>, table: usize, chunk: Option<usize>) -> RecordBatch {
     let all = 0..catalogue.chunks().len();
     let chunks = chunk.map_or(all, |chunk| chunk..chunk + 1);
     let batches: Vec<RecordBatch> = chunks
@@ -60,7 +60,7 @@ proptest! {
         options.epochs = 2;
         options.forced_epochs = 1;
         let within = options.extent.region.clone();
-        let catalogue = Arc::new(Generated::new(options).unwrap());
+        let catalogue = Arc::new(GeneratedCatalogue::new(options).unwrap());
         let object = rows(&catalogue, 0, None);
         prop_assert_eq!(object.num_rows() as u64, objects);
         let distinct: HashSet<i64> = keys(&object, "objectId").iter().copied().collect();
@@ -91,7 +91,7 @@ fn a_chunk_alone_has_the_rows_that_it_has_in_the_whole() {
     let make = |seed| {
         let mut options = options(20_000, "box 355 -8 6 8", 45);
         (options.seed, options.forced_epochs) = (seed, 3);
-        Arc::new(Generated::new(options).unwrap())
+        Arc::new(GeneratedCatalogue::new(options).unwrap())
     };
     let (whole, again, other) = (make(1), make(1), make(2));
     let middle = whole.chunks().len() / 2;
@@ -113,7 +113,7 @@ fn blocks_of_a_large_chunk_are_as_good_as_one() {
     // 100,000 objects in one chunk are two blocks; sources repeat the objects of both in every epoch.
     let mut options = options(100_000, "circle 10 10 0.5", 2);
     options.epochs = 2;
-    let catalogue = Arc::new(Generated::new(options).unwrap());
+    let catalogue = Arc::new(GeneratedCatalogue::new(options).unwrap());
     assert_eq!(catalogue.chunks().len(), 1);
     let (object, source) = (rows(&catalogue, 0, None), rows(&catalogue, 1, None));
     let first = keys(&object, "objectId")[0];
@@ -132,7 +132,7 @@ fn blocks_of_a_large_chunk_are_as_good_as_one() {
 
 #[test]
 fn density_is_the_same_at_the_equator_and_beside_a_pole() {
-    let catalogue = Generated::new(options(412_530 * 5, "box 0 -90 360 90", 20)).unwrap();
+    let catalogue = GeneratedCatalogue::new(options(412_530 * 5, "box 0 -90 360 90", 20)).unwrap();
     let catalogue = Arc::new(catalogue);
     let object = rows(&catalogue, 0, None);
     let positions = || {
@@ -159,7 +159,8 @@ fn density_is_the_same_at_the_equator_and_beside_a_pole() {
 #[test]
 fn a_tenth_stands_in_clumps() {
     // So sparse that two objects within 0.03 degrees are of one clump.
-    let catalogue = Arc::new(Generated::new(options(60_000, "box 0 -40 200 40", 20)).unwrap());
+    let catalogue =
+        Arc::new(GeneratedCatalogue::new(options(60_000, "box 0 -40 200 40", 20)).unwrap());
     let object = rows(&catalogue, 0, None);
     let mut positions: Vec<(f64, f64)> = (doubles(&object, "decl_PS").iter().copied())
         .zip(doubles(&object, "ra_PS").iter().copied())
@@ -184,7 +185,8 @@ fn a_tenth_stands_in_clumps() {
 
 #[test]
 fn photometry_leaves_rows_to_the_published_cuts() {
-    let catalogue = Arc::new(Generated::new(options(400_000, "box 0 -10 4 10", 45)).unwrap());
+    let catalogue =
+        Arc::new(GeneratedCatalogue::new(options(400_000, "box 0 -10 4 10", 45)).unwrap());
     let object = rows(&catalogue, 0, None);
     let magnitude = |flux: f32| -2.5 * f64::from(flux).log10() - 48.6;
     let share = |count: usize| count as f64 / 400_000.0;
@@ -218,7 +220,7 @@ fn variable_objects_are_found_by_their_scatter() {
     let mut options = options(20_000, "circle 10 10 0.3", 20);
     options.epochs = 40;
     options.bands = Band::parse_list("r").unwrap();
-    let catalogue = Arc::new(Generated::new(options).unwrap());
+    let catalogue = Arc::new(GeneratedCatalogue::new(options).unwrap());
     let (object, source) = (rows(&catalogue, 0, None), rows(&catalogue, 1, None));
     let first = keys(&object, "objectId")[0];
     let (flux, error) = (fluxes(&source, "psfFlux"), fluxes(&source, "psfFluxErr"));
@@ -263,9 +265,9 @@ fn variable_objects_are_found_by_their_scatter() {
 fn columns_can_be_left_out_without_changing_the_others() {
     let mut few = options(1_000, "circle 10 10 1", 20);
     few.columns = Some(vec!["zFlux_PS".into(), "OBJECTID".into(), "flags".into()]);
-    let few = rows(&Arc::new(Generated::new(few).unwrap()), 0, None);
+    let few = rows(&Arc::new(GeneratedCatalogue::new(few).unwrap()), 0, None);
     let all = rows(
-        &Arc::new(Generated::new(options(1_000, "circle 10 10 1", 20)).unwrap()),
+        &Arc::new(GeneratedCatalogue::new(options(1_000, "circle 10 10 1", 20)).unwrap()),
         0,
         None,
     );
@@ -281,21 +283,21 @@ fn what_cannot_be_made_is_rejected_in_words() {
     let rejected = |change: fn(&mut GenerateOptions)| {
         let mut options = options(1_000, "circle 10 10 1", 20);
         change(&mut options);
-        Generated::new(options).unwrap_err().to_string()
+        GeneratedCatalogue::new(options).unwrap_err().to_string()
     };
     assert!(rejected(|o| o.tables = Some(vec!["Objekt".into()])).contains("Object, Source"));
     assert!(rejected(|o| o.tables = Some(vec!["ForcedSource".into()])).contains("--forced-epochs"));
     assert!(rejected(|o| o.columns = Some(vec!["flux".into()])).contains("uFlux_PS"));
     assert!(rejected(|o| o.extent.objects = 1 << 60).contains("keys"));
     assert!(rejected(|o| o.epochs = 1 << 24).contains("too many"));
-    let catalogue = Generated::new(options(1_000, "circle 10 10 1", 20)).unwrap();
+    let catalogue = GeneratedCatalogue::new(options(1_000, "circle 10 10 1", 20)).unwrap();
     let error = find_chunks(&catalogue, &[sky::ChunkId(1)]).unwrap_err();
     let first = catalogue.chunks()[0].to_string();
     assert!(error.to_string().contains(&first), "{error}");
 }
 
 fn write(
-    catalogue: &Arc<Generated>,
+    catalogue: &Arc<GeneratedCatalogue>,
     dir: &std::path::Path,
     chunks: Option<Vec<usize>>,
     replace: bool,
@@ -313,7 +315,7 @@ fn write(
 
 #[test]
 fn files_are_the_same_whoever_writes_them() {
-    let catalogue = Arc::new(Generated::new(options(5_000, "box 0 -5 10 5", 45)).unwrap());
+    let catalogue = Arc::new(GeneratedCatalogue::new(options(5_000, "box 0 -5 10 5", 45)).unwrap());
     let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let files = write(&catalogue, whole.path(), None, false).unwrap();
     assert_eq!(files as usize, 2 * catalogue.chunks().len());
@@ -337,7 +339,7 @@ fn files_are_the_same_whoever_writes_them() {
     assert!(in_the_way.to_string().contains("--replace"), "{in_the_way}");
     assert!(write(&catalogue, whole.path(), Some(vec![0]), false).is_err());
     // Of a larger catalogue nothing may stay.
-    let smaller = Arc::new(Generated::new(options(500, "box 0 -1 1 1", 45)).unwrap());
+    let smaller = Arc::new(GeneratedCatalogue::new(options(500, "box 0 -1 1 1", 45)).unwrap());
     let files = write(&smaller, whole.path(), None, true).unwrap();
     let left = std::fs::read_dir(whole.path().join("Object"))
         .unwrap()
@@ -347,7 +349,7 @@ fn files_are_the_same_whoever_writes_them() {
 
 #[test]
 fn a_cancelled_run_leaves_no_half_file() {
-    let catalogue = Arc::new(Generated::new(options(5_000, "box 0 -5 10 5", 45)).unwrap());
+    let catalogue = Arc::new(GeneratedCatalogue::new(options(5_000, "box 0 -5 10 5", 45)).unwrap());
     let dir = tempfile::tempdir().unwrap();
     let progress = Progress::default();
     progress.cancel();

@@ -6,7 +6,7 @@ use sqlx::Connection;
 
 use catalog::{Rights, fold_name};
 
-use crate::database::{Opened, Result, change, check_is_free, failed};
+use crate::database::{Result, UsersFile, change, check_is_free, failed};
 use crate::{Grant, Limits, UsersError};
 
 /// A group of users. It shares the space of names with users.
@@ -48,7 +48,7 @@ impl Group {
     }
 }
 
-pub(crate) async fn create(opened: &mut Opened, name: &str, created: i64) -> Result<()> {
+pub(crate) async fn create(opened: &mut UsersFile, name: &str, created: i64) -> Result<()> {
     let path = opened.path.clone();
     let begun = opened.connection.begin_with("BEGIN IMMEDIATE").await;
     let mut change = begun.map_err(failed(&path))?;
@@ -63,7 +63,7 @@ pub(crate) async fn create(opened: &mut Opened, name: &str, created: i64) -> Res
     change.commit().await.map_err(failed(&path))
 }
 
-pub(crate) async fn remove(opened: &mut Opened, name: &str) -> Result<()> {
+pub(crate) async fn remove(opened: &mut UsersFile, name: &str) -> Result<()> {
     let path = opened.path.clone();
     let begun = opened.connection.begin_with("BEGIN IMMEDIATE").await;
     let mut change = begun.map_err(failed(&path))?;
@@ -99,7 +99,7 @@ fn of_group(name: &str, changed: u64) -> Result<()> {
 
 /// Takes users into groups, and out of them: all, or none if one of the names is nobody's.
 pub(crate) async fn change_members(
-    opened: &mut Opened,
+    opened: &mut UsersFile,
     groups: &[String],
     users: &[String],
     belong: bool,

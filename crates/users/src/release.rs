@@ -2,7 +2,7 @@
 
 use catalog::fold_name;
 
-use crate::database::{Opened, Result, change_grantee, failed};
+use crate::database::{Result, UsersFile, change_grantee, failed};
 use crate::{Grant, UsersError};
 
 /// The rows of a table that are released.
@@ -26,7 +26,7 @@ impl Release {
 
 /// Releases rows of a table by a condition, or, without one, all.
 pub(crate) async fn set(
-    opened: &mut Opened,
+    opened: &mut UsersFile,
     database: &str,
     table: &str,
     condition: Option<&str>,
@@ -55,7 +55,7 @@ pub(crate) async fn set(
 
 /// Lets a user or the members of a group see the rows that are not released, or no longer: all that is named, or nothing.
 pub(crate) async fn change_unreleased(
-    opened: &mut Opened,
+    opened: &mut UsersFile,
     grantee: &str,
     grants: &[Grant],
     is_granted: bool,

@@ -36,7 +36,7 @@ struct AttachedTable {
 }
 
 /// A connection to the database that is followed.
-pub(super) struct Attached {
+pub(super) struct AttachedConnection {
     connection: Box<dyn Connection>,
     dialect: Dialect,
     schema: Option<String>,
@@ -88,7 +88,7 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-impl Attached {
+impl AttachedConnection {
     /// Connects, and sees that the tables are there with what storing their rows needs.
     ///
     /// # Errors

@@ -20,7 +20,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use arrow::array::RecordBatch;
 use serde::{Deserialize, Serialize};
 
-use attached::{Attached, last_key};
+use attached::{AttachedConnection, last_key};
 pub use place::Follows;
 pub(crate) use state::FollowState;
 pub use state::{FollowRequest, FollowedChunk, ReadState};
@@ -124,7 +124,7 @@ pub fn detach(data_dir: &Path, name: &str) -> Result<Follows> {
 /// # Errors
 /// It cannot be reached, or is no database that can be followed.
 pub async fn check_followed(follows: &Follows, schema: &AlertSchema) -> Result<Vec<String>> {
-    Ok(Attached::open(follows, schema).await?.differences)
+    Ok(AttachedConnection::open(follows, schema).await?.differences)
 }
 
 impl AlertDatabase {
@@ -238,8 +238,8 @@ impl Follower<'_> {
         Ok(())
     }
 
-    async fn open(&mut self) -> Result<Attached> {
-        let attached = Attached::open(self.follows, &self.database.schema()).await?;
+    async fn open(&mut self) -> Result<AttachedConnection> {
+        let attached = AttachedConnection::open(self.follows, &self.database.schema()).await?;
         self.differences.clone_from(&attached.differences);
         Ok(attached)
     }
@@ -344,13 +344,13 @@ impl Follower<'_> {
     /// Reads the rows of chunks and those that their updates are of.
     async fn read_chunks(
         &mut self,
-        attached: &mut Attached,
+        attached: &mut AttachedConnection,
         chunks: Vec<FollowedChunk>,
     ) -> Result<Pass> {
         let mut pass = Pass::default();
         let ids: Vec<i64> = chunks.iter().map(|chunk| chunk.id).collect();
         let last = ids.last().copied();
-        let updated = Updated::of(&attached.updates(&ids).await?)?;
+        let updated = UpdatedRows::of(&attached.updates(&ids).await?)?;
         let objects = [Values::ints(updated.objects)];
         let found = attached
             .rows_with(AlertTable::DiaObject, &[names::DIA_OBJECT], &objects)
@@ -391,7 +391,7 @@ impl Follower<'_> {
     /// Reads the versions that are open here of objects which have others there: they may have ended.
     async fn add_open(
         &mut self,
-        attached: &mut Attached,
+        attached: &mut AttachedConnection,
         (objects, chunk): (&RecordBatch, Option<i64>),
         pass: &mut Pass,
     ) -> Result<()> {
@@ -464,7 +464,7 @@ fn is_changed(before: &FollowedChunk, now: &FollowedChunk) -> bool {
 }
 
 /// When an object of the solar system was found for a source last, and how many have a time before the margin of that.
-async fn reassigned_now(attached: &mut Attached) -> Result<(f64, i64)> {
+async fn reassigned_now(attached: &mut AttachedConnection) -> Result<(f64, i64)> {
     let (last, _) = attached.reassigned(0.0).await?;
     let last = last.unwrap_or(f64::MIN);
     let (_, before) = attached.reassigned(last - REASSIGNED_MARGIN).await?;
@@ -473,7 +473,7 @@ async fn reassigned_now(attached: &mut Attached) -> Result<(f64, i64)> {
 
 /// Reads the sources for which an object of the solar system was found meanwhile, which no chunk tells.
 async fn read_reassigned(
-    attached: &mut Attached,
+    attached: &mut AttachedConnection,
     state: &FollowState,
     pass: &mut Pass,
 ) -> Result<()> {
@@ -518,13 +518,13 @@ fn check_counts(here: [i64; 3], there: [i64; 3], name: &str) -> Result<()> {
 
 /// The rows that updates are of.
 #[derive(Default)]
-struct Updated {
+struct UpdatedRows {
     objects: BTreeSet<i64>,
     sources: BTreeSet<i64>,
     forced: BTreeSet<(i64, i64, i64)>,
 }
 
-impl Updated {
+impl UpdatedRows {
     fn of(records: &[String]) -> Result<Self> {
         let mut updated = Self::default();
         for record in records {

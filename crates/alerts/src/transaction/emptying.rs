@@ -10,7 +10,7 @@ use super::{HTM_LEVEL, NO_OBJECT, Transaction, counted, distinct};
 use crate::editions::PUBLISHED;
 use crate::error::{AlertsError, Result};
 use crate::operation::Outcome;
-use crate::published::{EmptyStep, Needed, Recalled, Through};
+use crate::published::{EmptyStep, NeededRows, RecalledRows, Through};
 use crate::reseed::setting;
 use crate::reseed_statements::RELEASES;
 use crate::rows::ints;
@@ -175,7 +175,7 @@ impl Transaction<'_> {
     }
 
     /// Brings rows of the archive back, unless they are there.
-    pub(super) async fn recall(&mut self, recalled: &Recalled) -> Result<()> {
+    pub(super) async fn recall(&mut self, recalled: &RecalledRows) -> Result<()> {
         if emptied(self.connection).await? != Some(recalled.through) {
             // What was read may not be the last that was published of them.
             return Err(AlertsError::OnlyPublished(Box::new(
@@ -232,9 +232,9 @@ impl Transaction<'_> {
                 sources.first().copied().unwrap_or_default()
             )));
         }
-        Err(needs(Needed {
+        Err(needs(NeededRows {
             sources,
-            ..Needed::default()
+            ..NeededRows::default()
         }))
     }
 
@@ -245,9 +245,9 @@ impl Transaction<'_> {
         if objects.is_empty() || is_asked || emptied(self.connection).await?.is_none() {
             return Ok(());
         }
-        Err(needs(Needed {
+        Err(needs(NeededRows {
             objects,
-            ..Needed::default()
+            ..NeededRows::default()
         }))
     }
 
@@ -274,9 +274,9 @@ impl Transaction<'_> {
         if self.asked.is_some_and(|it| forced.is_subset(&it.forced)) || forced.is_empty() {
             return Ok(());
         }
-        Err(needs(Needed {
+        Err(needs(NeededRows {
             forced,
-            ..Needed::default()
+            ..NeededRows::default()
         }))
     }
 
@@ -296,7 +296,7 @@ impl Transaction<'_> {
     }
 }
 
-fn needs(needed: Needed) -> AlertsError {
+fn needs(needed: NeededRows) -> AlertsError {
     AlertsError::OnlyPublished(Box::new(needed))
 }
 

@@ -17,7 +17,7 @@ pub(crate) use history::is_over;
 use crate::definition::{Definition, write_schema};
 use crate::error::{AlertsError, Result};
 use crate::operation::{Operation, Outcome};
-use crate::published::{Needed, Recalled};
+use crate::published::{NeededRows, RecalledRows};
 use crate::reads::{KEEP_NIGHTS, nights_of};
 use crate::statements as sql;
 use crate::store::{Connection, Values};
@@ -34,7 +34,7 @@ pub(crate) struct Transaction<'a> {
     pub(crate) connection: &'a mut dyn Connection,
     pub(crate) definition: &'a Definition,
     /// What the archive was asked for this operation: what it does not have is nowhere.
-    pub(crate) asked: Option<&'a Needed>,
+    pub(crate) asked: Option<&'a NeededRows>,
 }
 
 impl Transaction<'_> {
@@ -42,7 +42,7 @@ impl Transaction<'_> {
     pub(crate) async fn apply(
         &mut self,
         operation: &Operation,
-        recalled: Option<&Recalled>,
+        recalled: Option<&RecalledRows>,
     ) -> Result<Outcome> {
         self.check_may_change(operation)?;
         if self.check_not_reseeding(operation).await? {

@@ -19,7 +19,7 @@ enum Kind {
 }
 
 /// A table that is copied, with all its columns.
-struct Copied {
+struct TableCopy {
     name: &'static str,
     /// Whether its rows have numbers that are never used again.
     is_numbered: bool,
@@ -31,8 +31,8 @@ struct Copied {
 }
 
 /// The tables, each behind those that it refers to.
-const TABLES: [Copied; 9] = [
-    Copied {
+const TABLES: [TableCopy; 9] = [
+    TableCopy {
         name: "databases",
         is_numbered: true,
         key: "id",
@@ -40,7 +40,7 @@ const TABLES: [Copied; 9] = [
         reals: "overlap_deg",
         texts: "name, folded_name, description",
     },
-    Copied {
+    TableCopy {
         name: "loads",
         is_numbered: true,
         key: "id",
@@ -48,7 +48,7 @@ const TABLES: [Copied; 9] = [
         reals: "",
         texts: "folded_database, folded_table, state, host, started_at, ended_at",
     },
-    Copied {
+    TableCopy {
         name: "tables",
         is_numbered: true,
         key: "id",
@@ -56,7 +56,7 @@ const TABLES: [Copied; 9] = [
         reals: "",
         texts: "name, folded_name, kind, key_column, ra_column, dec_column, description, utype, expires_at",
     },
-    Copied {
+    TableCopy {
         name: "parts",
         is_numbered: false,
         key: "load_id",
@@ -64,7 +64,7 @@ const TABLES: [Copied; 9] = [
         reals: "",
         texts: "loaded_at, source, merged_from",
     },
-    Copied {
+    TableCopy {
         name: "columns",
         is_numbered: false,
         key: "table_id, ordinal",
@@ -72,7 +72,7 @@ const TABLES: [Copied; 9] = [
         reals: "",
         texts: "name, folded_name, type, declared, description, unit, ucd, utype, xtype",
     },
-    Copied {
+    TableCopy {
         name: "table_directors",
         is_numbered: false,
         key: "table_id, ordinal",
@@ -80,7 +80,7 @@ const TABLES: [Copied; 9] = [
         reals: "",
         texts: "director, key_column, director_database",
     },
-    Copied {
+    TableCopy {
         name: "views",
         is_numbered: true,
         key: "id",
@@ -89,7 +89,7 @@ const TABLES: [Copied; 9] = [
         texts: "name, folded_name, default_database, definition, columns, ra_column, dec_column, description, created_at, \
                 headings, metadata",
     },
-    Copied {
+    TableCopy {
         name: "lists",
         is_numbered: false,
         key: "name",
@@ -97,7 +97,7 @@ const TABLES: [Copied; 9] = [
         reals: "",
         texts: "name",
     },
-    Copied {
+    TableCopy {
         name: "publications",
         is_numbered: false,
         key: "id",
@@ -108,7 +108,7 @@ const TABLES: [Copied; 9] = [
 ];
 
 /// The chunks, which are many: they are copied load by load.
-const CHUNKS: Copied = Copied {
+const CHUNKS: TableCopy = TableCopy {
     name: "chunks",
     is_numbered: false,
     key: "chunk_id",
@@ -117,7 +117,7 @@ const CHUNKS: Copied = Copied {
     texts: "",
 };
 
-impl Copied {
+impl TableCopy {
     /// Its columns: integers, fractions, texts.
     fn columns(&self) -> Vec<(&'static str, Kind)> {
         let lists = [

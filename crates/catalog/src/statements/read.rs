@@ -11,7 +11,7 @@ use super::rows::{
     TableRows,
 };
 use super::{Statements, from_stored};
-use crate::{CatalogError, Chunk, Database, LoadId, Superseded, Table, fold_name};
+use crate::{CatalogError, Chunk, Database, LoadId, SupersededLoad, Table, fold_name};
 
 impl Statements {
     pub async fn databases(&self) -> Result<Vec<Database>, CatalogError> {
@@ -66,11 +66,11 @@ impl Statements {
             .await
     }
 
-    pub async fn superseded_loads(&self) -> Result<Vec<Superseded>, CatalogError> {
+    pub async fn superseded_loads(&self) -> Result<Vec<SupersededLoad>, CatalogError> {
         let mut snapshot = self.begin_read().await?;
         let loads = loads(&mut snapshot).await?;
         let superseded = loads.into_iter().filter(|load| load.state == "superseded");
-        let named = superseded.map(|load| Superseded {
+        let named = superseded.map(|load| SupersededLoad {
             load: LoadId(load.id),
             database: load.folded_database,
             table: load.folded_table,

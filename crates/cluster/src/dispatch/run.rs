@@ -88,7 +88,7 @@ impl PhaseDrive {
     /// Runs until each piece is done or was given back.
     pub async fn run(self, shares: Shares, sender: Sender) {
         let (events, mut coming) = mpsc::channel(FRAMES_AHEAD);
-        let mut driving = Driving {
+        let mut driving = PhaseDriver {
             shares,
             sender,
             tasks: JoinSet::new(),
@@ -123,7 +123,7 @@ impl PhaseDrive {
 }
 
 /// A phase while workers run it. Its methods give `None` when there is nobody to run it for any more.
-struct Driving {
+struct PhaseDriver {
     shares: Shares,
     sender: Sender,
     tasks: JoinSet<()>,
@@ -141,7 +141,7 @@ struct Driving {
     drive: Arc<PhaseDrive>,
 }
 
-impl Driving {
+impl PhaseDriver {
     /// The time since the start, without that in which nothing could be taken from workers.
     fn now(&self) -> Duration {
         self.started.elapsed().saturating_sub(self.waited)
@@ -332,7 +332,7 @@ impl Driving {
     }
 }
 
-impl Drop for Driving {
+impl Drop for PhaseDriver {
     /// Runs that are doubled may be left when all pieces are done.
     fn drop(&mut self) {
         for run in self.handed_out.keys() {

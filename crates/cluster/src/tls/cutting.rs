@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::sleep;
 use tracing::warn;
 
-use super::{Certificates, LOOK_INTERVAL, Loaded};
+use super::{Certificates, CredentialsDirectory, LOOK_INTERVAL};
 
 /// Looks after which a certificate is verified anew though no file has changed: it may have expired.
 const LOOKS: u32 = 30;
@@ -21,7 +21,7 @@ impl Certificates {
     /// Waits until a certificate that was verified with these files is not trusted any more, by the files that there are then. Gives why.
     pub async fn until_refused(
         self: Arc<Self>,
-        mut verified: Arc<Loaded>,
+        mut verified: Arc<CredentialsDirectory>,
         chain: Vec<CertificateDer<'static>>,
     ) -> String {
         let mut looks = 0;

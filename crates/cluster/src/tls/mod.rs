@@ -60,7 +60,7 @@ pub(crate) struct Certificates {
 }
 
 struct Current {
-    loaded: Arc<Loaded>,
+    loaded: Arc<CredentialsDirectory>,
     /// Of the files that were loaded.
     stamp: Stamp,
     looked: Instant,
@@ -76,7 +76,7 @@ type Stamp = [Option<(i64, i64, u64, u64)>; 4];
 const REVOKED_AT: usize = 3;
 
 /// What was loaded of a directory.
-pub(crate) struct Loaded {
+pub(crate) struct CredentialsDirectory {
     server: Arc<ServerConfig>,
     client: Arc<ClientConfig>,
     names: Vec<MemberName>,
@@ -86,13 +86,13 @@ pub(crate) struct Loaded {
     ends: Option<u64>,
 }
 
-impl fmt::Debug for Loaded {
+impl fmt::Debug for CredentialsDirectory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Loaded({})", in_words(&self.names))
     }
 }
 
-impl Loaded {
+impl CredentialsDirectory {
     /// What accepts connections of other members.
     pub fn acceptor(&self) -> TlsAcceptor {
         Arc::clone(&self.server).into()
@@ -159,7 +159,7 @@ impl Certificates {
     }
 
     /// What the files say now.
-    pub fn loaded(&self) -> Arc<Loaded> {
+    pub fn loaded(&self) -> Arc<CredentialsDirectory> {
         // Every change is a single one, so that a panic elsewhere leaves it whole.
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.looked.elapsed() < LOOK_INTERVAL {
@@ -244,14 +244,14 @@ fn stamp(dir: &Path) -> Stamp {
     })
 }
 
-fn load_or_fail(dir: &Path, roles: &[Role]) -> Result<Loaded, ClusterError> {
+fn load_or_fail(dir: &Path, roles: &[Role]) -> Result<CredentialsDirectory, ClusterError> {
     load(dir, roles).map_err(|why| ClusterError::Certificates {
         dir: dir.to_owned(),
         why,
     })
 }
 
-fn load(dir: &Path, roles: &[Role]) -> Result<Loaded, String> {
+fn load(dir: &Path, roles: &[Role]) -> Result<CredentialsDirectory, String> {
     let mut trusted = RootCertStore::empty();
     for authority in certificates(dir, AUTHORITY)? {
         let added = trusted.add(authority);
@@ -286,7 +286,7 @@ fn load(dir: &Path, roles: &[Role]) -> Result<Loaded, String> {
     let of_servers = of_servers.build().map_err(|error| error.to_string())?;
     let unusable =
         |error: rustls::Error| format!("{CERTIFICATE} and {KEY} cannot be used together: {error}");
-    Ok(Loaded {
+    Ok(CredentialsDirectory {
         server: server(&provider, Arc::clone(&verifier), &chain, &key).map_err(unusable)?,
         client: client(&provider, of_servers, chain, key).map_err(unusable)?,
         names,

@@ -43,12 +43,12 @@ pub struct RevokedCertificate {
 }
 
 /// A certificate that the authority has made.
-struct Issued {
+struct IssuedCertificate {
     names: Vec<MemberName>,
     serial: Vec<u8>,
 }
 
-impl Issued {
+impl IssuedCertificate {
     /// What a certificate says. `None` if it is none of a member.
     fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let names = MemberName::all_of(certificate);
@@ -84,7 +84,7 @@ impl Authority {
                 return Err(failed(self.dir(), unknown(name, &issued)));
             }
         }
-        let is_named = |it: &Issued| names.iter().any(|name| it.is_of(name));
+        let is_named = |it: &IssuedCertificate| names.iter().any(|name| it.is_of(name));
         self.revoke_all(issued.into_iter().filter(is_named).collect())
     }
 
@@ -101,7 +101,7 @@ impl Authority {
             .map_err(|error| failed(&own, format!("it cannot be read: {error}")))?;
         let issuer = EndEntityCert::try_from(&certificate).map(|it| it.issuer().to_vec());
         let subject = EndEntityCert::try_from(&own).map(|it| it.subject().to_vec());
-        let issued = Issued::of(&certificate);
+        let issued = IssuedCertificate::of(&certificate);
         match (issuer, subject, issued) {
             (Ok(issuer), Ok(subject), Some(issued)) if issuer == subject => {
                 self.revoke_all(vec![issued])
@@ -116,7 +116,10 @@ impl Authority {
         }
     }
 
-    fn revoke_all(&self, issued: Vec<Issued>) -> Result<Vec<RevokedCertificate>, ClusterError> {
+    fn revoke_all(
+        &self,
+        issued: Vec<IssuedCertificate>,
+    ) -> Result<Vec<RevokedCertificate>, ClusterError> {
         let mut entries = self.entries()?;
         let now = SystemTime::now();
         let mut revoked = Vec::new();
@@ -142,7 +145,7 @@ impl Authority {
         &self,
         certificate: &CertificateDer<'_>,
     ) -> Result<bool, ClusterError> {
-        let Some(issued) = Issued::of(certificate) else {
+        let Some(issued) = IssuedCertificate::of(certificate) else {
             return Ok(false);
         };
         let entries = self.entries()?;
@@ -171,7 +174,7 @@ impl Authority {
         certificate: &CertificateDer<'_>,
         pem: &[u8],
     ) -> Result<(), ClusterError> {
-        let Some(issued) = Issued::of(certificate) else {
+        let Some(issued) = IssuedCertificate::of(certificate) else {
             return Ok(());
         };
         let dir = self.dir().join(ISSUED);
@@ -184,8 +187,8 @@ impl Authority {
     }
 
     /// The certificates that the authority has made, as far as it knows: those that were noted, and those of its members' directories.
-    fn issued(&self) -> Result<Vec<Issued>, ClusterError> {
-        let mut issued: Vec<Issued> = Vec::new();
+    fn issued(&self) -> Result<Vec<IssuedCertificate>, ClusterError> {
+        let mut issued: Vec<IssuedCertificate> = Vec::new();
         let noted = self.dir().join(ISSUED);
         let noted = match noted.exists() {
             true => paths(&noted)?,
@@ -196,7 +199,7 @@ impl Authority {
             .map(|it| it.join(CERTIFICATE));
         for path in noted.into_iter().chain(of_members) {
             let found = CertificateDer::from_pem_file(&path).ok();
-            if let Some(found) = found.as_ref().and_then(Issued::of)
+            if let Some(found) = found.as_ref().and_then(IssuedCertificate::of)
                 && !issued.iter().any(|it| it.serial == found.serial)
             {
                 issued.push(found);
@@ -260,7 +263,7 @@ impl Authority {
             let Ok(certificate) = CertificateDer::from_pem_file(dir.join(CERTIFICATE)) else {
                 continue;
             };
-            let serial = Issued::of(&certificate).map(|it| it.serial);
+            let serial = IssuedCertificate::of(&certificate).map(|it| it.serial);
             if !entries
                 .iter()
                 .any(|(revoked, _)| Some(revoked) == serial.as_ref())
@@ -272,7 +275,7 @@ impl Authority {
     }
 }
 
-fn unknown(name: &str, issued: &[Issued]) -> String {
+fn unknown(name: &str, issued: &[IssuedCertificate]) -> String {
     let mut known: Vec<MemberName> = issued.iter().flat_map(|it| it.names.clone()).collect();
     known.sort_by(|a, b| (a.role, &a.name).cmp(&(b.role, &b.name)));
     known.dedup();

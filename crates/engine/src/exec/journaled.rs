@@ -67,7 +67,7 @@ impl JournaledPieces {
             run.runner.count_done();
         }
         let (sender, events) = unbounded_channel();
-        let output = Journaled {
+        let output = JournalWriter {
             journal: Arc::clone(&self.journal),
             sender,
         };
@@ -143,12 +143,12 @@ impl Reader {
 
 /// Writes rows into the journal, and tells which pieces are committed.
 #[derive(Clone)]
-struct Journaled {
+struct JournalWriter {
     journal: Arc<dyn PhaseJournal>,
     sender: UnboundedSender<Result<usize>>,
 }
 
-impl Output for Journaled {
+impl Output for JournalWriter {
     type Gathering = Box<dyn PieceWriter>;
 
     async fn run_piece(

@@ -24,7 +24,7 @@ use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
-use store::Sorted;
+use store::SortedColumn;
 use tokio::sync::OnceCell;
 
 use super::plan_node::{apply_all, no_children, plan_node};
@@ -78,7 +78,7 @@ pub struct PieceScanExec {
     /// The predicates, ready to be tested.
     condition: Option<Arc<ScanCondition>>,
     /// What the predicates say of the column by which rows are sorted, if anything.
-    sought: Option<Sorted>,
+    sought: Option<SortedColumn>,
     piece: Option<Piece>,
     /// How many other queries are about to read the same piece.
     sharers: u32,
@@ -264,7 +264,7 @@ fn sought(
     predicates: &[Arc<dyn PhysicalExpr>],
     column: usize,
     texts: Option<usize>,
-) -> Option<Sorted> {
+) -> Option<SortedColumn> {
     let constant = |predicate, column| {
         let constant = equal_to_column(predicate, column)?.downcast_ref::<Literal>();
         Some(constant?.value())
@@ -275,7 +275,7 @@ fn sought(
     };
     let of_text = |predicate| Some(text_key(text_of(constant(predicate, texts?)?)?));
     let key = |predicate| number(predicate).or_else(|| of_text(predicate));
-    predicates.iter().find_map(key).map(|key| Sorted {
+    predicates.iter().find_map(key).map(|key| SortedColumn {
         column,
         least: key,
         greatest: key,

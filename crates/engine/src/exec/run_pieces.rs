@@ -84,7 +84,7 @@ impl PhaseRun {
         let waiting = Arc::new(waiting);
         let reader = Reader {
             receiver,
-            end: self.start(&Unordered { sender, waiting }),
+            end: self.start(&UnorderedRows { sender, waiting }),
         };
         stream::unfold(Some(reader), |reader| async move {
             let mut reader = reader?;
@@ -318,12 +318,12 @@ struct Reader {
 
 /// Sends rows as they come; those of pieces that run elsewhere once a piece is done.
 #[derive(Clone)]
-struct Unordered {
+struct UnorderedRows {
     sender: Sender<Result<RecordBatch>>,
     waiting: Arc<WaitingRows>,
 }
 
-impl Output for Unordered {
+impl Output for UnorderedRows {
     type Gathering = GatheredPiece;
 
     /// While the reader is behind, the piece gives up its turn: the reader may be waiting for a piece that has not had one yet.

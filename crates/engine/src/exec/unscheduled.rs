@@ -59,7 +59,7 @@ impl PieceTurn for Turn {
 
     fn pause(self: Box<Self>) -> Box<dyn PausedTurn> {
         drop(self.thread);
-        Box::new(Paused {
+        Box::new(PausedThread {
             piece: self.piece,
             threads: self.threads,
         })
@@ -68,12 +68,12 @@ impl PieceTurn for Turn {
     fn finish(self: Box<Self>) {}
 }
 
-struct Paused {
+struct PausedThread {
     piece: usize,
     threads: Arc<Semaphore>,
 }
 
-impl PausedTurn for Paused {
+impl PausedTurn for PausedThread {
     fn resume(self: Box<Self>) -> BoxFuture<'static, Option<Box<dyn PieceTurn>>> {
         async move {
             let thread = Arc::clone(&self.threads).acquire_owned().await.ok()?;

@@ -151,7 +151,7 @@ pub(super) fn cut_pieces(
         false => 0,
     };
     let mut pieces = Vec::new();
-    let mut joined = Joined::default();
+    let mut joined = JoinedChunks::default();
     for (chunk, of_chunk) in touched {
         let cuts = of_chunk.rows.div_ceil(rows_of_a_cut);
         if cuts > 1 {
@@ -198,12 +198,12 @@ fn parts_of(
 
 /// Chunks that are being joined.
 #[derive(Default)]
-struct Joined {
+struct JoinedChunks {
     slices: Vec<ChunkSlice>,
     work: u64,
 }
 
-impl Joined {
+impl JoinedChunks {
     /// The piece of those that there are, if there are any.
     fn take(&mut self) -> Result<Option<Piece>> {
         let Self { slices, .. } = std::mem::take(self);

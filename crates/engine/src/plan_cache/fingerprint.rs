@@ -37,7 +37,7 @@ pub(crate) struct QueryFingerprint<'a> {
 }
 
 /// A statement as its plan is known: the parameters that may have other values, and the values that they have here.
-pub(super) struct Parameterized<'a> {
+pub(super) struct ParameterizedQuery<'a> {
     /// The name of the plan: the text with marks in the places of the parameters, and all other numbers.
     pub name: Cow<'a, str>,
     pub parameters: Vec<&'a Parameter>,
@@ -86,8 +86,11 @@ impl<'a> QueryFingerprint<'a> {
     }
 
     /// The statement with parameters in the places of these numbers, as far as their values can be any.
-    pub(super) fn parameterized<'b>(&'b self, parameters: &'b [Parameter]) -> Parameterized<'b> {
-        let mut found = Parameterized {
+    pub(super) fn parameterized<'b>(
+        &'b self,
+        parameters: &'b [Parameter],
+    ) -> ParameterizedQuery<'b> {
+        let mut found = ParameterizedQuery {
             name: Cow::Borrowed(&self.marked),
             parameters: Vec::with_capacity(parameters.len()),
             values: Vec::with_capacity(parameters.len()),

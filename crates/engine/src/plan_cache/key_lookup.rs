@@ -18,7 +18,7 @@ use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::projection::ProjectionExec;
-use store::Sorted;
+use store::SortedColumn;
 
 use super::parameter::parameter;
 use crate::condition::equal_to_column;
@@ -117,7 +117,7 @@ impl KeyLookup {
             [place] => *place,
             _ => return Ok(None),
         };
-        let sought = Sorted {
+        let sought = SortedColumn {
             column: self.column,
             least: key,
             greatest: key,

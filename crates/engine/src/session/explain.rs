@@ -15,7 +15,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::Statement as Ast;
 use futures::{Stream, StreamExt, future, stream};
-use sql::{ErrorCode, Parsed, SqlError};
+use sql::{ErrorCode, ParsedStatement, SqlError};
 
 use super::{PreparedQuery, Session};
 use crate::dispatch::Dispatching;
@@ -32,13 +32,13 @@ impl Session {
     /// The first row of an EXPLAIN: class, lane, expected time, pieces, and what is read of each table. `None` for other statements.
     pub(super) async fn preface(
         &self,
-        parsed: &Parsed,
+        parsed: &ParsedStatement,
         prepared: &PreparedQuery,
     ) -> Result<Option<RecordBatch>, EngineError> {
         let Some(explained) = explained(&parsed.statement) else {
             return Ok(None);
         };
-        let explained = Parsed {
+        let explained = ParsedStatement {
             statement: explained,
             ..parsed.clone()
         };
@@ -86,7 +86,7 @@ impl Session {
     /// physical plan, which is made by such numbers, would tell of the other rows. Whatever form is asked for, there is one.
     pub(super) async fn explained_without_rows(
         &self,
-        explained: &Parsed,
+        explained: &ParsedStatement,
         prepared: PreparedQuery,
     ) -> Result<PreparedQuery, EngineError> {
         let failed = |error: DataFusionError| EngineError::from_run(&error);

@@ -28,7 +28,7 @@ use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::Statement as Ast;
 use futures::stream::StreamExt;
-use sql::{Connection, Dialect, ErrorCode, Headings, Interrupt, Parsed, SqlError};
+use sql::{Connection, Dialect, ErrorCode, Headings, Interrupt, ParsedStatement, SqlError};
 
 use crate::exec::run_share;
 use crate::files::FileAccess;
@@ -160,7 +160,7 @@ impl Session {
     }
 
     /// Parses a text of one or more statements.
-    pub async fn parse(&self, text: &str) -> Result<Vec<Parsed>, EngineError> {
+    pub async fn parse(&self, text: &str) -> Result<Vec<ParsedStatement>, EngineError> {
         let alone = Connection::alone(self.declared_database.clone());
         self.parse_for(text, &alone).await
     }
@@ -170,7 +170,7 @@ impl Session {
         &self,
         text: &str,
         connection: &Connection,
-    ) -> Result<Vec<Parsed>, EngineError> {
+    ) -> Result<Vec<ParsedStatement>, EngineError> {
         let shapes = match mentions_shapes(text) {
             true => names::shapes(&self.archive, &self.database).await?,
             false => Shapes::default(),
@@ -184,7 +184,7 @@ impl Session {
                 let alone = Connection::alone(None);
                 let mut queries = sql::parse(Dialect::Adql, &query, &shapes, &alone)?;
                 if let Some(query) = queries.pop() {
-                    *parsed = Parsed {
+                    *parsed = ParsedStatement {
                         // It is still a list, which has no limits.
                         show: parsed.show.take(),
                         of_connection: true,
@@ -198,7 +198,11 @@ impl Session {
     }
 
     /// Plans a statement of `text`, to run here or elsewhere.
-    pub async fn prepare(&self, text: &str, parsed: Parsed) -> Result<PreparedQuery, EngineError> {
+    pub async fn prepare(
+        &self,
+        text: &str,
+        parsed: ParsedStatement,
+    ) -> Result<PreparedQuery, EngineError> {
         let planned = self.planned(&parsed, None).await;
         let (logical, plan) = match planned {
             Ok(planned) => planned,
@@ -213,7 +217,7 @@ impl Session {
             if analyzes || !views::hides_rows_alone(&prepared.logical, rights) {
                 return Err(explain::not_explained(analyzes));
             }
-            let explained = Parsed {
+            let explained = ParsedStatement {
                 statement: explained,
                 ..parsed
             };
@@ -233,7 +237,7 @@ impl Session {
         &self,
         logical: LogicalPlan,
         plan: Arc<dyn ExecutionPlan>,
-        parsed: &Parsed,
+        parsed: &ParsedStatement,
     ) -> Result<PreparedQuery, EngineError> {
         let reads_hidden = views::reads_hidden(&logical, self.archive.catalog().rights());
         let mut warnings = match self.dialect {
@@ -263,7 +267,7 @@ impl Session {
     /// Plans a statement; with the parameters of a candidate for the plan cache.
     async fn planned(
         &self,
-        parsed: &Parsed,
+        parsed: &ParsedStatement,
         parameters: Option<&Candidate>,
     ) -> datafusion::common::Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
         let state = self.planner(parsed);
@@ -277,7 +281,7 @@ impl Session {
     }
 
     /// The logical plan of a statement after the optimizer, which knows nothing of what is stored.
-    async fn optimized(&self, parsed: &Parsed) -> datafusion::common::Result<LogicalPlan> {
+    async fn optimized(&self, parsed: &ParsedStatement) -> datafusion::common::Result<LogicalPlan> {
         let state = self.planner(parsed);
         let logical = logical_plan(&state, parsed.statement.clone()).await;
         let optimized = logical.and_then(|logical| state.optimize(&logical));
@@ -286,7 +290,7 @@ impl Session {
     }
 
     /// A state that plans a statement.
-    fn planner(&self, parsed: &Parsed) -> SessionState {
+    fn planner(&self, parsed: &ParsedStatement) -> SessionState {
         let mut state = self.planners.take(&self.context);
         if has_own_tables(parsed) {
             let tables = self.tables.seen_by(parsed);
@@ -296,14 +300,18 @@ impl Session {
     }
 
     /// Returns the state to the pool, unless it has other tables.
-    fn give_back(&self, parsed: &Parsed, state: SessionState) {
+    fn give_back(&self, parsed: &ParsedStatement, state: SessionState) {
         if !has_own_tables(parsed) {
             self.planners.give_back(state);
         }
     }
 
     /// Starts a statement of `text`; its rows are produced as they are polled.
-    pub async fn run(&self, text: &str, parsed: Parsed) -> Result<QueryResult, EngineError> {
+    pub async fn run(
+        &self,
+        text: &str,
+        parsed: ParsedStatement,
+    ) -> Result<QueryResult, EngineError> {
         if is_query(&parsed.statement)
             && !parsed.of_connection
             && !self.may_have_result(text)
@@ -503,7 +511,7 @@ impl Session {
     ///
     /// # Errors
     /// The text has no statement or more than one, or cannot be parsed.
-    pub async fn parse_one(&self, text: &str) -> Result<Parsed, EngineError> {
+    pub async fn parse_one(&self, text: &str) -> Result<ParsedStatement, EngineError> {
         only(self.parse(text).await?)
     }
 
@@ -515,7 +523,7 @@ impl Session {
         &self,
         text: &str,
         connection: &Connection,
-    ) -> Result<Parsed, EngineError> {
+    ) -> Result<ParsedStatement, EngineError> {
         only(self.parse_for(text, connection).await?)
     }
 
@@ -529,7 +537,7 @@ impl Session {
 }
 
 /// The only one of the statements.
-fn only(mut statements: Vec<Parsed>) -> Result<Parsed, EngineError> {
+fn only(mut statements: Vec<ParsedStatement>) -> Result<ParsedStatement, EngineError> {
     let (sentence, code) = match (statements.pop(), statements.is_empty()) {
         (Some(only), true) => return Ok(only),
         (None, _) => ("there is no statement in the text", ErrorCode::NO_STATEMENT),
@@ -542,7 +550,7 @@ fn only(mut statements: Vec<Parsed>) -> Result<Parsed, EngineError> {
 }
 
 /// Whether a statement is planned on tables that others do not see.
-fn has_own_tables(parsed: &Parsed) -> bool {
+fn has_own_tables(parsed: &ParsedStatement) -> bool {
     parsed.names_hidden_columns || parsed.as_of.is_some() || !parsed.states.is_empty()
 }
 

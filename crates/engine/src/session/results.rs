@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::StreamExt;
-use sql::Parsed;
+use sql::ParsedStatement;
 
 use super::{PreparedQuery, QueryResult, Session, is_query, with_schema};
 use crate::result_cache::{Keeping, is_repeatable, keep};
@@ -11,7 +11,11 @@ use crate::{CachedRows, EngineError, QueryExecution, ResultKey, ScanEstimate, es
 
 impl Session {
     /// The statement as it was read, if its result may answer an equal one.
-    pub(super) fn cacheable(&self, parsed: &Parsed, prepared: &PreparedQuery) -> Option<String> {
+    pub(super) fn cacheable(
+        &self,
+        parsed: &ParsedStatement,
+        prepared: &PreparedQuery,
+    ) -> Option<String> {
         let may_be = self.results.is_some()
             && parsed.may_be_cached
             && is_query(&parsed.statement)

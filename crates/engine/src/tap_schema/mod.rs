@@ -41,7 +41,7 @@ pub async fn tap_schema(
 }
 
 /// One of the five tables; columns of numbers end in `#`, each is followed by what it means.
-struct Described {
+struct TapSchemaTable {
     name: &'static str,
     description: &'static str,
     columns: &'static [(&'static str, &'static str)],
@@ -49,8 +49,8 @@ struct Described {
     keys: &'static [(&'static str, &'static str, &'static str)],
 }
 
-const DESCRIBED: [Described; 5] = [
-    Described {
+const DESCRIBED: [TapSchemaTable; 5] = [
+    TapSchemaTable {
         name: "schemas",
         description: "the databases",
         columns: &[
@@ -61,7 +61,7 @@ const DESCRIBED: [Described; 5] = [
         ],
         keys: &[],
     },
-    Described {
+    TapSchemaTable {
         name: "tables",
         description: "the tables of all databases",
         columns: &[
@@ -77,7 +77,7 @@ const DESCRIBED: [Described; 5] = [
         ],
         keys: &[("schema_name", "schemas", "schema_name")],
     },
-    Described {
+    TapSchemaTable {
         name: "columns",
         description: "the columns of all tables",
         columns: &[
@@ -98,7 +98,7 @@ const DESCRIBED: [Described; 5] = [
         ],
         keys: &[("table_name", "tables", "table_name")],
     },
-    Described {
+    TapSchemaTable {
         name: "keys",
         description: "foreign keys: which tables belong together",
         columns: &[
@@ -113,7 +113,7 @@ const DESCRIBED: [Described; 5] = [
             ("target_table", "tables", "table_name"),
         ],
     },
-    Described {
+    TapSchemaTable {
         name: "key_columns",
         description: "the columns of foreign keys",
         columns: &[
@@ -125,7 +125,7 @@ const DESCRIBED: [Described; 5] = [
     },
 ];
 
-impl Described {
+impl TapSchemaTable {
     fn find(name: &str) -> Option<&'static Self> {
         DESCRIBED.iter().find(|described| described.name == name)
     }
@@ -327,7 +327,7 @@ impl SchemaProvider for TapSchema {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let Some(described) = Described::find(name) else {
+        let Some(described) = TapSchemaTable::find(name) else {
             return Ok(None);
         };
         let entries = tap_schema(&self.archive).await.map_err(external)?;
@@ -350,7 +350,7 @@ impl SchemaProvider for TapSchema {
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        Described::find(name).is_some()
+        TapSchemaTable::find(name).is_some()
     }
 }
 

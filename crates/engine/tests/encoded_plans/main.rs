@@ -23,7 +23,7 @@ use meridian_engine::{Archive, FileAccess, PlanCodec, Session, SessionOptions};
 use prost::Message;
 use tempfile::TempDir;
 
-use statements::{Compared, STATEMENTS};
+use statements::{Comparison, STATEMENTS};
 
 struct Sky {
     session: Session,
@@ -121,13 +121,13 @@ async fn decoded_plans_are_the_same_and_give_the_same_rows() {
         }
         let (mut expected, mut given) = (sky.rows(plan).await, sky.rows(decoded).await);
         match compared {
-            Compared::Multisets => {
+            Comparison::Multisets => {
                 expected.sort();
                 given.sort();
             }
-            Compared::Lists => {}
-            Compared::Counts if expected.len() == given.len() => continue,
-            Compared::Counts => {}
+            Comparison::Lists => {}
+            Comparison::Counts if expected.len() == given.len() => continue,
+            Comparison::Counts => {}
         }
         if expected != given {
             wrong.push(format!("{statement}\n    {expected:?}\n    {given:?}"));

@@ -21,7 +21,7 @@ use parquet::arrow::ProjectionMask;
 use parquet::basic::{Compression, Type};
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 
-use super::thrift::{Malformed, Thrift};
+use super::thrift::{Thrift, ThriftError};
 use crate::budget::{DecodeBudget, DecodeMeter};
 use crate::error::IngestError;
 
@@ -86,7 +86,7 @@ pub(super) fn check_footer(
 }
 
 /// Goes through a footer (`FileMetaData`): every list is as long as it says, and columns are not nested without end.
-fn check_structure(thrift: &mut Thrift<'_>) -> Result<(), Malformed> {
+fn check_structure(thrift: &mut Thrift<'_>) -> Result<(), ThriftError> {
     let mut last = 0;
     while let Some(field) = thrift.field(&mut last)? {
         match field.id {
@@ -98,7 +98,7 @@ fn check_structure(thrift: &mut Thrift<'_>) -> Result<(), Malformed> {
 }
 
 /// Goes through the columns, which stand one behind the other, each before those that it is the group of.
-fn check_schema(thrift: &mut Thrift<'_>) -> Result<(), Malformed> {
+fn check_schema(thrift: &mut Thrift<'_>) -> Result<(), ThriftError> {
     let (_, elements) = thrift.list()?;
     // How many each of the groups that are open still has before it.
     let mut open: Vec<i64> = Vec::new();
@@ -118,7 +118,7 @@ fn check_schema(thrift: &mut Thrift<'_>) -> Result<(), Malformed> {
             open.push(children);
         }
         if children < 0 || open.len() > MOST_NESTED {
-            return Err(Malformed::Wrong);
+            return Err(ThriftError::Wrong);
         }
         while open.last().is_some_and(|left| *left <= 0) {
             open.pop();
@@ -332,7 +332,7 @@ impl Pages<'_> {
 
 impl PageHead {
     /// `PageHeader`: 1 type, 2 and 3 the sizes, 5 of a page of data, 7 of a dictionary, 8 of a page of data in its second version.
-    fn read(bytes: &[u8]) -> Result<Self, Malformed> {
+    fn read(bytes: &[u8]) -> Result<Self, ThriftError> {
         let mut thrift = Thrift::new(bytes);
         let mut head = Self::default();
         let mut last = 0;
@@ -359,7 +359,7 @@ impl PageHead {
         thrift: &mut Thrift<'_>,
         encoding: i16,
         second: bool,
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), ThriftError> {
         let mut last = 0;
         while let Some(field) = thrift.field(&mut last)? {
             match field.id {
@@ -368,7 +368,7 @@ impl PageHead {
                 5 | 6 if second => {
                     let length = thrift.integer()?;
                     let levels = self.levels.checked_add(length);
-                    self.levels = levels.filter(|_| length >= 0).ok_or(Malformed::Wrong)?;
+                    self.levels = levels.filter(|_| length >= 0).ok_or(ThriftError::Wrong)?;
                 }
                 7 if second => self.is_plain = field.ty == super::thrift::types::FALSE,
                 _ => thrift.skip(field)?,

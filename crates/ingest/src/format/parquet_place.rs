@@ -87,7 +87,7 @@ impl ParquetPlace {
             Some(file) => {
                 let bytes = file.bytes().ok_or(IngestError::Internal)?;
                 let tail = bytes.saturating_sub(TAIL)..bytes;
-                Ok(ParquetBytes::Remote(Fetched::new(
+                Ok(ParquetBytes::Remote(FetchedColumns::new(
                     file,
                     bytes,
                     &[tail],
@@ -115,7 +115,7 @@ impl ParquetPlace {
                 start.min(bytes)..start.saturating_add(length).min(bytes)
             })
             .collect();
-        Ok(ParquetBytes::Remote(Fetched::new(
+        Ok(ParquetBytes::Remote(FetchedColumns::new(
             file,
             bytes,
             &columns,
@@ -143,7 +143,7 @@ impl ParquetPlace {
 /// The bytes of a Parquet file.
 pub(crate) enum ParquetBytes {
     Local(File),
-    Remote(Fetched),
+    Remote(FetchedColumns),
 }
 
 impl Length for ParquetBytes {
@@ -201,7 +201,7 @@ impl Read for PageReader {
 
 /// Reads what is fetched.
 pub(crate) struct FetchedReader {
-    fetched: Fetched,
+    fetched: FetchedColumns,
     at: u64,
     /// Bytes at the place that are in memory.
     ahead: Bytes,
@@ -222,7 +222,7 @@ impl Read for FetchedReader {
 
 /// Columns of a file at a URL, of which windows are in memory.
 #[derive(Clone)]
-pub(crate) struct Fetched(Arc<Shared>);
+pub(crate) struct FetchedColumns(Arc<Shared>);
 
 struct Shared {
     file: Arc<RemoteFile>,
@@ -290,7 +290,7 @@ impl Column {
     }
 }
 
-impl Fetched {
+impl FetchedColumns {
     /// Columns of which so many bytes are in memory at a time, all together.
     fn new(file: &Arc<RemoteFile>, bytes: u64, columns: &[Range<u64>], window: u64) -> Self {
         let length = |range: &Range<u64>| range.end.saturating_sub(range.start);

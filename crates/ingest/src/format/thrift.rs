@@ -24,7 +24,7 @@ pub(super) mod types {
 
 /// Why bytes cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Malformed {
+pub(super) enum ThriftError {
     /// They end within a value.
     Short,
     /// They are no values.
@@ -59,21 +59,21 @@ impl<'a> Thrift<'a> {
         self.bytes.len() - self.at
     }
 
-    fn byte(&mut self) -> Result<u8, Malformed> {
-        let byte = self.bytes.get(self.at).ok_or(Malformed::Short)?;
+    fn byte(&mut self) -> Result<u8, ThriftError> {
+        let byte = self.bytes.get(self.at).ok_or(ThriftError::Short)?;
         self.at += 1;
         Ok(*byte)
     }
 
-    fn pass(&mut self, bytes: usize) -> Result<(), Malformed> {
+    fn pass(&mut self, bytes: usize) -> Result<(), ThriftError> {
         if bytes > self.left() {
-            return Err(Malformed::Short);
+            return Err(ThriftError::Short);
         }
         self.at += bytes;
         Ok(())
     }
 
-    fn unsigned(&mut self) -> Result<u64, Malformed> {
+    fn unsigned(&mut self) -> Result<u64, ThriftError> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -82,31 +82,33 @@ impl<'a> Thrift<'a> {
                 return Ok(value);
             }
         }
-        Err(Malformed::Wrong)
+        Err(ThriftError::Wrong)
     }
 
     /// A whole number of any width.
-    pub fn integer(&mut self) -> Result<i64, Malformed> {
+    pub fn integer(&mut self) -> Result<i64, ThriftError> {
         let folded = self.unsigned()?;
         Ok((folded >> 1) as i64 ^ -((folded & 1) as i64))
     }
 
     /// The next field of a structure, whose last one had the given number; `None` at its end.
-    pub fn field(&mut self, last: &mut i16) -> Result<Option<FieldHead>, Malformed> {
+    pub fn field(&mut self, last: &mut i16) -> Result<Option<FieldHead>, ThriftError> {
         let head = self.byte()?;
         if head == 0 {
             return Ok(None);
         }
         let id = match head >> 4 {
-            0 => i16::try_from(self.integer()?).map_err(|_| Malformed::Wrong)?,
-            step => last.checked_add(i16::from(step)).ok_or(Malformed::Wrong)?,
+            0 => i16::try_from(self.integer()?).map_err(|_| ThriftError::Wrong)?,
+            step => last
+                .checked_add(i16::from(step))
+                .ok_or(ThriftError::Wrong)?,
         };
         *last = id;
         Ok(Some(FieldHead { id, ty: head & 0xf }))
     }
 
     /// The type of a list's elements and their number, which its bytes have room for.
-    pub fn list(&mut self) -> Result<(u8, usize), Malformed> {
+    pub fn list(&mut self) -> Result<(u8, usize), ThriftError> {
         let head = self.byte()?;
         let length = match head >> 4 {
             15 => self.unsigned()?,
@@ -115,12 +117,12 @@ impl<'a> Thrift<'a> {
         // Every element takes a byte at least.
         match usize::try_from(length) {
             Ok(length) if length <= self.left() => Ok((head & 0xf, length)),
-            _ => Err(Malformed::Short),
+            _ => Err(ThriftError::Short),
         }
     }
 
     /// Passes over the value of a field.
-    pub fn skip(&mut self, field: FieldHead) -> Result<(), Malformed> {
+    pub fn skip(&mut self, field: FieldHead) -> Result<(), ThriftError> {
         match field.ty {
             // It is in the type.
             types::TRUE | types::FALSE => Ok(()),
@@ -130,20 +132,20 @@ impl<'a> Thrift<'a> {
 
     /// Passes over a structure.
     #[cfg(test)]
-    fn skip_struct(&mut self) -> Result<(), Malformed> {
+    fn skip_struct(&mut self) -> Result<(), ThriftError> {
         self.skip_value(types::STRUCT, 0)
     }
 
-    fn skip_value(&mut self, ty: u8, depth: usize) -> Result<(), Malformed> {
+    fn skip_value(&mut self, ty: u8, depth: usize) -> Result<(), ThriftError> {
         if depth > MOST_NESTED {
-            return Err(Malformed::Wrong);
+            return Err(ThriftError::Wrong);
         }
         match ty {
             types::TRUE | types::FALSE | types::BYTE => self.pass(1),
             types::I16 | types::I32 | types::I64 => self.unsigned().map(drop),
             types::DOUBLE => self.pass(8),
             types::BINARY => {
-                let length = usize::try_from(self.unsigned()?).map_err(|_| Malformed::Wrong)?;
+                let length = usize::try_from(self.unsigned()?).map_err(|_| ThriftError::Wrong)?;
                 self.pass(length)
             }
             types::LIST | types::SET => {
@@ -160,18 +162,18 @@ impl<'a> Thrift<'a> {
                 }
                 Ok(())
             }
-            _ => Err(Malformed::Wrong),
+            _ => Err(ThriftError::Wrong),
         }
     }
 
-    fn skip_map(&mut self, depth: usize) -> Result<(), Malformed> {
+    fn skip_map(&mut self, depth: usize) -> Result<(), ThriftError> {
         let length = self.unsigned()?;
         if length == 0 {
             return Ok(());
         }
         let kinds = self.byte()?;
         if usize::try_from(length).map_or(true, |length| length > self.left()) {
-            return Err(Malformed::Short);
+            return Err(ThriftError::Short);
         }
         (0..length).try_for_each(|_| {
             self.skip_value(kinds >> 4, depth + 1)?;
@@ -211,13 +213,13 @@ mod tests {
     fn lists_have_no_more_elements_than_bytes() {
         // A list that claims 2^31 - 1 structures.
         let bytes = [0xfc, 0xff, 0xff, 0xff, 0xff, 0x07, 0];
-        assert_eq!(Thrift::new(&bytes).list(), Err(Malformed::Short));
+        assert_eq!(Thrift::new(&bytes).list(), Err(ThriftError::Short));
     }
 
     #[test]
     fn nothing_is_nested_without_end() {
         let bytes = [0x1c; 100_000];
-        assert_eq!(Thrift::new(&bytes).skip_struct(), Err(Malformed::Wrong));
+        assert_eq!(Thrift::new(&bytes).skip_struct(), Err(ThriftError::Wrong));
     }
 
     proptest! {

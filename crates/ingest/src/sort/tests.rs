@@ -42,13 +42,13 @@ const COLUMNS: SortColumns = SortColumns {
 };
 
 /// What came of sorting.
-struct Sorted {
+struct SortOutcome {
     rows: Vec<(u64, Row)>,
     spilled: usize,
     merged_chunks: usize,
 }
 
-fn sorted(rows: &[Row], memory: u64, batch_rows: usize) -> Sorted {
+fn sorted(rows: &[Row], memory: u64, batch_rows: usize) -> SortOutcome {
     let dir = tempfile::tempdir().unwrap();
     let budget = Arc::new(MemoryBudget::new(memory, 2));
     let path = || dir.path().to_path_buf();
@@ -67,7 +67,7 @@ fn sorted(rows: &[Row], memory: u64, batch_rows: usize) -> Sorted {
         .for_each(|input| input.finish().unwrap());
     let chunks = by_chunk.into_chunks();
     assert_eq!(chunks.rows(), rows.len() as u64);
-    let mut found = Sorted {
+    let mut found = SortOutcome {
         rows: Vec::new(),
         spilled: chunks.spilled_parts(),
         merged_chunks: 0,

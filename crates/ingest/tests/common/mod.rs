@@ -209,16 +209,16 @@ impl Sky {
     }
 
     /// Every row of a table's own files with its chunk and sub-chunk, part by part in the order of the files.
-    pub async fn rows(&self, table: &str) -> Vec<Stored> {
+    pub async fn rows(&self, table: &str) -> Vec<StoredRow> {
         self.stored(table, false).await
     }
 
     /// Every row of the overlap files with the chunk near which it is.
-    pub async fn overlap(&self, table: &str) -> Vec<Stored> {
+    pub async fn overlap(&self, table: &str) -> Vec<StoredRow> {
         self.stored(table, true).await
     }
 
-    async fn stored(&self, name: &str, overlap: bool) -> Vec<Stored> {
+    async fn stored(&self, name: &str, overlap: bool) -> Vec<StoredRow> {
         let catalog = Catalog::open(&self.data()).await.unwrap();
         let table = self.table(name).await;
         let files = OpenFiles::new(8);
@@ -249,7 +249,7 @@ impl Sky {
 }
 
 /// Every row of a file that holds a chunk, which is verified.
-pub async fn stored_rows(file: &ChunkFile, chunk: ChunkId) -> Vec<Stored> {
+pub async fn stored_rows(file: &ChunkFile, chunk: ChunkId) -> Vec<StoredRow> {
     file.verify().await.unwrap();
     let request = ScanRequest {
         projection: (0..file.schema().fields().len()).collect(),
@@ -267,7 +267,7 @@ pub async fn stored_rows(file: &ChunkFile, chunk: ChunkId) -> Vec<Stored> {
     for batch in batches {
         for row in 0..batch.num_rows() {
             let entry = file.directory().entry_of_row(stored.len() as u64);
-            stored.push(Stored {
+            stored.push(StoredRow {
                 chunk,
                 sub_chunk: entry.map_or(SubChunkId(-1), |e| e.sub_chunk),
                 values: values(&batch, row),
@@ -279,7 +279,7 @@ pub async fn stored_rows(file: &ChunkFile, chunk: ChunkId) -> Vec<Stored> {
 
 /// A row as it lies in a file.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Stored {
+pub struct StoredRow {
     pub chunk: ChunkId,
     pub sub_chunk: SubChunkId,
     pub values: BTreeMap<String, Value>,
@@ -293,7 +293,7 @@ pub enum Value {
     Text(String),
 }
 
-impl Stored {
+impl StoredRow {
     pub fn int(&self, column: &str) -> Option<i64> {
         match self.values[column] {
             Value::Int(value) => Some(value),

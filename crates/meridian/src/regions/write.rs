@@ -13,7 +13,7 @@ use engine::{Archive, EngineError, QueryResult, Session, SessionOptions};
 use futures::StreamExt;
 use hats::Staging;
 use ingest::{grouped, size};
-use region_files::{RegionWriter, TableDescription, Written};
+use region_files::{RegionWriter, RegionsReport, TableDescription};
 use sky::Chunker;
 
 use super::place::{PLACE, place};
@@ -178,7 +178,7 @@ async fn write_rows(
     mut result: QueryResult,
     staging: &Staging,
     counters: &Counters,
-) -> Result<(Written, u64), Failure> {
+) -> Result<(RegionsReport, u64), Failure> {
     let place = result.schema.fields().len().saturating_sub(1);
     let columns: Vec<usize> = (0..place).collect();
     let schema = result.schema.project(&columns)?;
@@ -236,7 +236,7 @@ fn with_places(batch: &RecordBatch, place: usize) -> Result<RecordBatch, Failure
 }
 
 fn report(
-    written: &Written,
+    written: &RegionsReport,
     unplaced: u64,
     rows: &PositionedRows,
     arguments: &RegionsArguments,

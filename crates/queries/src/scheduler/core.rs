@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::clock::ThreadClock;
 use super::interactive::{Entry, InteractiveQueue, QueuedPiece};
-use super::lane::{Lane, LaneKeys, NextPiece, Ranked};
+use super::lane::{Lane, LaneKeys, NextPiece, PhaseRank};
 use super::pieces::Pieces;
 use super::turns::Turn;
 use super::{
@@ -313,7 +313,7 @@ impl LaneScheduler {
         if phase.asking > 0 && !phase.closed {
             let query = self.queries.get(&phase.query);
             let running = query.map_or(0, |query| query.lanes[index].clock.running());
-            phase.keys = lane.place(&Ranked {
+            phase.keys = lane.place(&PhaseRank {
                 phase: id,
                 user: query.map_or(0, |query| query.user),
                 rating: phase.rating,

@@ -97,7 +97,7 @@ impl LaneKeys {
 }
 
 /// What of a phase its lane orders it by.
-pub(super) struct Ranked<'a> {
+pub(super) struct PhaseRank<'a> {
     pub(super) phase: PhaseId,
     pub(super) user: u64,
     pub(super) rating: u8,
@@ -244,7 +244,7 @@ impl Lane {
     }
 
     /// Where the phase comes in the lane's order. It is not there yet.
-    pub(super) fn place(&mut self, ranked: &Ranked) -> LaneKeys {
+    pub(super) fn place(&mut self, ranked: &PhaseRank) -> LaneKeys {
         let keys = LaneKeys {
             user: ranked.user,
             opened: self.opened_key(ranked),
@@ -266,7 +266,7 @@ impl Lane {
     }
 
     /// The oldest ready chunk with a piece of the phase, or else the oldest one in flight.
-    fn opened_key(&self, ranked: &Ranked) -> Option<OpenedKey> {
+    fn opened_key(&self, ranked: &PhaseRank) -> Option<OpenedKey> {
         let mut found: Option<&OpenedChunk> = None;
         for opened in &self.window {
             let is_better = found.is_none() || opened.ready;
@@ -290,7 +290,7 @@ impl Lane {
     }
 
     /// The first place of the lane's further way that is not opened and has a piece of the phase.
-    fn ahead_key(&self, ranked: &Ranked) -> Option<AheadKey> {
+    fn ahead_key(&self, ranked: &PhaseRank) -> Option<AheadKey> {
         let pieces = ranked.pieces;
         let unopened = |mut next: Option<usize>| {
             while let Some(piece) = next {

@@ -75,7 +75,7 @@ pub struct Outcome {
     pub lane_changes: Vec<LaneChange>,
 }
 
-struct Enrolled {
+struct PhaseQueue {
     phase: PhaseId,
     /// When the tasks that wait asked, oldest first.
     asked: VecDeque<Duration>,
@@ -93,7 +93,7 @@ pub struct Simulation {
     events: BinaryHeap<Reverse<(Duration, u64, Event)>>,
     sequence: u64,
     loads: Vec<Load>,
-    enrolled: Vec<Option<Enrolled>>,
+    enrolled: Vec<Option<PhaseQueue>>,
     pub outcomes: Vec<Outcome>,
     load_of: HashMap<PhaseId, usize>,
     /// Each turn's load, piece, and remaining time after a pause.
@@ -204,7 +204,7 @@ impl Simulation {
         self.load_of.insert(phase, index);
         self.outcomes[index].starts = vec![0; load.chunks.len()];
         let left = load.chunks.len();
-        self.enrolled[index] = Some(Enrolled {
+        self.enrolled[index] = Some(PhaseQueue {
             phase,
             asked: VecDeque::new(),
             left,

@@ -24,7 +24,7 @@ use arrow::ipc::writer::StreamWriter;
 use fitsio_pure::header::{Card, serialize_header};
 use fitsio_pure::value::Value;
 
-use self::values::{Seen, kept_array, kept_type};
+use self::values::{ColumnSummary, kept_array, kept_type};
 use crate::WriteError;
 
 /// Bytes of which headers and data are made up.
@@ -38,7 +38,7 @@ pub(crate) struct FitsWriter<W> {
     kept: Kept,
     /// The columns as they are kept.
     schema: SchemaRef,
-    columns: Vec<Seen>,
+    columns: Vec<ColumnSummary>,
     rows: u64,
     is_cut_off: bool,
     out: W,
@@ -65,7 +65,7 @@ impl<W: Write> FitsWriter<W> {
         Ok(Self {
             given: Arc::clone(schema),
             columns: (schema.fields().iter())
-                .map(|field| Seen::of(field.data_type()))
+                .map(|field| ColumnSummary::of(field.data_type()))
                 .collect(),
             kept: Kept::Written(Box::new(StreamWriter::try_new(file, &schema_kept)?)),
             schema: schema_kept,
@@ -277,7 +277,7 @@ impl Kind {
 }
 
 impl Form {
-    fn of(field: &Field, seen: &Seen) -> Result<Self, WriteError> {
+    fn of(field: &Field, seen: &ColumnSummary) -> Result<Self, WriteError> {
         let DataType::List(item) = field.data_type() else {
             return Ok(Self::of_element(field.data_type(), seen));
         };
@@ -295,7 +295,7 @@ impl Form {
         }
     }
 
-    fn of_element(data_type: &DataType, seen: &Seen) -> Self {
+    fn of_element(data_type: &DataType, seen: &ColumnSummary) -> Self {
         let integer = |bytes, has_offset| Kind::Integer { bytes, has_offset };
         let kind = match data_type {
             DataType::Boolean => Kind::Logical,
@@ -324,7 +324,7 @@ impl Form {
     }
 
     /// A form that has a number for NULL which no row has: of the same kind, of a longer one, or else a text.
-    fn with_null(kind: Kind, bytes: usize, seen: &Seen) -> Self {
+    fn with_null(kind: Kind, bytes: usize, seen: &ColumnSummary) -> Self {
         const LONGEST_INTEGER: usize = 20;
         let mut tried = kind;
         loop {
@@ -498,7 +498,7 @@ mod tests {
     use super::*;
 
     fn form(array: ArrayRef) -> (String, Option<i64>) {
-        let mut seen = Seen::of(array.data_type());
+        let mut seen = ColumnSummary::of(array.data_type());
         seen.look(&array);
         let form = Form::of(&Field::new("", array.data_type().clone(), true), &seen).unwrap();
         (form.tform(), form.null)

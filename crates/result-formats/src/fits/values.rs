@@ -14,7 +14,7 @@ use crate::nested;
 
 /// What the header has to know of a column's values.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seen {
+pub(super) struct ColumnSummary {
     pub has_nulls: bool,
     pub least: i128,
     pub largest: i128,
@@ -23,7 +23,7 @@ pub(super) struct Seen {
     pub lengths: Option<(usize, usize)>,
 }
 
-impl Seen {
+impl ColumnSummary {
     /// What is known of a column before its values.
     pub fn of(data_type: &DataType) -> Self {
         let lengths = match data_type {
@@ -85,7 +85,7 @@ pub(super) fn kept_array(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     }
 }
 
-impl Seen {
+impl ColumnSummary {
     pub fn look(&mut self, array: &ArrayRef) {
         self.has_nulls |= array.null_count() > 0;
         if let Some(lists) = array.as_list_opt::<i32>() {
@@ -121,7 +121,7 @@ impl Seen {
     }
 }
 
-impl Seen {
+impl ColumnSummary {
     fn look_at_lists(&mut self, lists: &ListArray) {
         let lengths = lists.offsets().lengths().enumerate();
         for (_, length) in lengths.filter(|(row, _)| lists.is_valid(*row)) {

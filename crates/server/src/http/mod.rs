@@ -87,7 +87,7 @@ pub(crate) struct ClientAddress(pub(crate) SocketAddr);
 
 /// Whether the client has connected in TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Encrypted(pub(crate) bool);
+pub(crate) struct Encryption(pub(crate) bool);
 
 /// The routes of one user, which are served under the allowed host names alone.
 fn router(state: Arc<HttpState>, names: Arc<AllowedHosts>) -> Router {
@@ -137,7 +137,7 @@ pub(crate) async fn serve(
 ) {
     let activity = Activity::new(slot, shared.http_patience);
     let Some(tls) = &shared.tls else {
-        let encrypted = Encrypted(false);
+        let encrypted = Encryption(false);
         return serve_stream(shared, router, stream, (address, encrypted), activity).await;
     };
     let Some(stream) = negotiate(stream, tls, &activity, shared.http_patience).await else {
@@ -145,19 +145,19 @@ pub(crate) async fn serve(
         return;
     };
     match stream {
-        Negotiated::Clear(stream) => {
-            let client = (address, Encrypted(false));
+        NegotiatedStream::Clear(stream) => {
+            let client = (address, Encryption(false));
             serve_stream(shared, router, stream, client, activity).await
         }
-        Negotiated::Tls(stream) => {
-            let client = (address, Encrypted(true));
+        NegotiatedStream::Tls(stream) => {
+            let client = (address, Encryption(true));
             serve_stream(shared, router, *stream, client, activity).await
         }
     }
 }
 
 /// A connection after the negotiation of TLS.
-enum Negotiated {
+enum NegotiatedStream {
     Clear(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
@@ -168,17 +168,17 @@ async fn negotiate(
     tls: &Tls,
     activity: &Activity,
     patience: Duration,
-) -> Option<Negotiated> {
+) -> Option<NegotiatedStream> {
     let negotiating = async {
         let mut first = [0];
         if stream.peek(&mut first).await.ok()? == 0 {
             return None;
         }
         if first[0] != TLS_HANDSHAKE {
-            return Some(Negotiated::Clear(stream));
+            return Some(NegotiatedStream::Clear(stream));
         }
         let stream = timeout(patience, tls.for_http().accept(stream)).await;
-        Some(Negotiated::Tls(Box::new(stream.ok()?.ok()?)))
+        Some(NegotiatedStream::Tls(Box::new(stream.ok()?.ok()?)))
     };
     tokio::select! {
         negotiate = negotiating => negotiate,
@@ -191,7 +191,7 @@ async fn serve_stream<S>(
     shared: Arc<Shared>,
     router: Router,
     stream: S,
-    (address, encrypted): (SocketAddr, Encrypted),
+    (address, encrypted): (SocketAddr, Encryption),
     activity: Arc<Activity>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,

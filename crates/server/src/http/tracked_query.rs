@@ -12,7 +12,7 @@ use crate::listener::Peer;
 use crate::metrics::{self, QueryOutcome, QueryTimer, StatementKind};
 use crate::process_list::TrackedTask;
 use crate::query_log::QueryLogEntry;
-use crate::usage::{Taken, UserPlaces};
+use crate::usage::{TakenShare, UserPlaces};
 use crate::{ClientError, Shared};
 
 /// A query that runs. It is listed among the processes and the queries of the server until it is dropped.
@@ -23,7 +23,7 @@ pub(super) struct TrackedQuery {
     peer: Peer,
     work: TrackedTask,
     registered: QueryGuard,
-    _taken: Taken,
+    _taken: TakenShare,
     timer: QueryTimer,
     begun: Instant,
 }

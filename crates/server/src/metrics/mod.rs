@@ -39,10 +39,10 @@ const SECONDS: [f64; 21] = [
 
 /// The metrics. Clones share the counters.
 #[derive(Debug, Clone)]
-pub struct Metrics(Arc<Registered>);
+pub struct Metrics(Arc<RegisteredMetrics>);
 
 #[derive(Debug)]
-struct Registered {
+struct RegisteredMetrics {
     registry: Registry,
     queries: IntCounterVec,
     seconds: HistogramVec,
@@ -123,7 +123,7 @@ impl Metrics {
         )
         .buckets(SECONDS.to_vec());
         let running = IntGauge::new("meridian_queries_running", "Statements that run now.")?;
-        Ok(Self(Arc::new(Registered {
+        Ok(Self(Arc::new(RegisteredMetrics {
             queries: registered(
                 &registry,
                 IntCounterVec::new(queries, &["protocol", "kind", "outcome"])?,

@@ -117,7 +117,7 @@ impl Decompressor {
 }
 
 /// The stream of packets in a stream of compressed packets.
-pub(super) struct Decompressing<R> {
+pub(super) struct DecompressingReader<R> {
     stream: R,
     number: Number,
     header: [u8; HEADER],
@@ -144,7 +144,7 @@ enum Step {
     Compressed { unread: usize, within: usize },
 }
 
-impl<R> Decompressing<R> {
+impl<R> DecompressingReader<R> {
     pub(super) fn new(stream: R, number: Number, algorithm: Algorithm, room: Reservation) -> Self {
         Self {
             stream,
@@ -213,7 +213,7 @@ fn malformed() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Decompressing<R> {
+impl<R: AsyncRead + Unpin> AsyncRead for DecompressingReader<R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -425,7 +425,7 @@ mod tests {
     fn decompressed(algorithm: Algorithm, packets: &[u8]) -> io::Result<(Vec<u8>, u8)> {
         let room = Reservation::of(&ingest::BytePool::new(1 << 30));
         let number = Number::default();
-        let mut stream = Decompressing::new(packets, Arc::clone(&number), algorithm, room);
+        let mut stream = DecompressingReader::new(packets, Arc::clone(&number), algorithm, room);
         let mut bytes = vec![];
         runtime().block_on(stream.read_to_end(&mut bytes))?;
         Ok((bytes, number.load(Relaxed)))
@@ -465,7 +465,8 @@ mod tests {
         .concat();
         let read = |room| {
             let room = Reservation::of(&ingest::BytePool::new(room));
-            let mut stream = Decompressing::new(&packets[..], Number::default(), algorithm, room);
+            let mut stream =
+                DecompressingReader::new(&packets[..], Number::default(), algorithm, room);
             let mut read = vec![];
             let outcome = runtime().block_on(stream.read_to_end(&mut read));
             outcome.map(|_| (read, stream.room.bytes()))

@@ -6,7 +6,7 @@
 use sql::connection::SERVER_VERSION;
 
 use super::capabilities::Capabilities;
-use super::wire::{Malformed, Reader, put_terminated};
+use super::wire::{MalformedPacket, Reader, put_terminated};
 use crate::ClientError;
 
 /// The default authentication plugin.
@@ -120,7 +120,7 @@ impl HandshakeResponse {
         Self::read_rest(&mut reader, theirs).map_err(|_| handshake_error())
     }
 
-    fn read_rest(reader: &mut Reader<'_>, theirs: Capabilities) -> Result<Self, Malformed> {
+    fn read_rest(reader: &mut Reader<'_>, theirs: Capabilities) -> Result<Self, MalformedPacket> {
         // The longest packet that the client accepts.
         reader.bytes(4)?;
         let collation = reader.u8()?;
@@ -190,7 +190,7 @@ impl HandshakeResponse {
                 zstd_level: None,
             })
         };
-        read(&mut Reader::new(packet)).map_err(|_: Malformed| handshake_error())
+        read(&mut Reader::new(packet)).map_err(|_: MalformedPacket| handshake_error())
     }
 }
 

@@ -5,7 +5,7 @@
 //! expression is evaluated once. Assignments that mention nothing of each other share a step.
 
 use catalog::{Column, TableSpec, fold_name};
-use sql::mysql::{Assigned, may_mention, without_database};
+use sql::mysql::{ColumnAssignment, may_mention, without_database};
 
 use super::own_changes::{no_column, unused};
 use crate::ClientError;
@@ -17,7 +17,7 @@ pub(super) struct Update<'a> {
     /// The table as a statement names it.
     pub(super) from: String,
     pub(super) alias: Option<&'a str>,
-    pub(super) assigned: &'a [Assigned],
+    pub(super) assigned: &'a [ColumnAssignment],
     pub(super) condition: Option<&'a str>,
 }
 
@@ -198,7 +198,7 @@ mod tests {
     }
 
     fn steps(assigned: &[(&str, &str)]) -> Result<Vec<Vec<String>>, ErrorCode> {
-        let assigned: Vec<Assigned> = { assigned.iter() }
+        let assigned: Vec<ColumnAssignment> = { assigned.iter() }
             .map(|(column, value)| ((*column).to_owned(), (*value).to_owned()))
             .collect();
         let spec = spec();

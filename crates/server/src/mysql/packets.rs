@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, empty};
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-use super::compression::{Algorithm, Compressor, Decompressing, Number};
+use super::compression::{Algorithm, Compressor, DecompressingReader, Number};
 use super::statements::aside;
 use crate::ClientError;
 
@@ -204,7 +204,7 @@ impl PacketReader {
         let came = std::mem::take(&mut self.bytes).freeze();
         let stream = std::mem::replace(&mut self.stream, Box::new(empty()));
         let stream = AsyncReadExt::chain(Cursor::new(came), stream);
-        self.stream = Box::new(Decompressing::new(stream, number, algorithm, room));
+        self.stream = Box::new(DecompressingReader::new(stream, number, algorithm, room));
         self.is_compressed = true;
     }
 

@@ -9,7 +9,7 @@ use sql::ErrorCode;
 use sql::connection::CharacterSet;
 
 use super::columns::types;
-use super::wire::{Malformed, Reader};
+use super::wire::{MalformedPacket, Reader};
 use crate::ClientError;
 
 /// Bytes of overhead of a long-data value, about.
@@ -99,11 +99,14 @@ impl Parameters {
     }
 }
 
-fn in_values(_: Malformed) -> ClientError {
+fn in_values(_: MalformedPacket) -> ClientError {
     ClientError::malformed("it ends before the last parameter's value")
 }
 
-fn read_types(reader: &mut Reader<'_>, count: usize) -> Result<Vec<ParameterType>, Malformed> {
+fn read_types(
+    reader: &mut Reader<'_>,
+    count: usize,
+) -> Result<Vec<ParameterType>, MalformedPacket> {
     let one = |_| {
         Ok(ParameterType {
             ty: reader.u8()?,
@@ -292,7 +295,7 @@ fn moment(reader: &mut Reader<'_>, date_only: bool) -> Result<String, ClientErro
             _ => Err(wrong_time()),
         };
     }
-    let mut read = || -> Result<_, Malformed> {
+    let mut read = || -> Result<_, MalformedPacket> {
         let (year, month, day) = (parts.u16()?, parts.u8()?, parts.u8()?);
         let time = match parts.is_empty() {
             true => (0, 0, 0),
@@ -333,7 +336,7 @@ fn time(reader: &mut Reader<'_>) -> Result<String, ClientError> {
         8 | 12 => {}
         _ => return Err(wrong_time()),
     }
-    let mut read = || -> Result<_, Malformed> {
+    let mut read = || -> Result<_, MalformedPacket> {
         let (negative, days) = (parts.u8()? != 0, parts.u32()?);
         let time = (parts.u8()?, parts.u8()?, parts.u8()?);
         let micros = match parts.is_empty() {

@@ -134,7 +134,7 @@ fn values<'a>(
     use DataType as D;
     if let (D::Utf8 | D::LargeUtf8 | D::Utf8View, Some(set)) = (array.data_type(), set) {
         let texts = cast(array, &D::Utf8View)?.as_string_view().clone();
-        return Ok(Box::new(Converted { texts, set }));
+        return Ok(Box::new(TextConverter { texts, set }));
     }
     Ok(match array.data_type() {
         D::Null => Box::new(Nothing),
@@ -459,12 +459,12 @@ impl<T: ByteViewType + ?Sized> Values for &GenericByteViewArray<T> {
 }
 
 /// Texts for a client that does not read UTF-8.
-struct Converted {
+struct TextConverter {
     texts: StringViewArray,
     set: &'static CharacterSet,
 }
 
-impl Values for Converted {
+impl Values for TextConverter {
     fn is_null(&self, row: usize) -> bool {
         self.texts.is_null(row)
     }

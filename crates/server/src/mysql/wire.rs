@@ -43,7 +43,7 @@ pub(crate) fn put_null(bytes: &mut Vec<u8>) {
 
 /// Bytes that do not contain the expected value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub(crate) struct MalformedPacket;
 
 /// Reads what a client sent, from the front.
 #[derive(Debug, Clone)]
@@ -70,44 +70,44 @@ impl<'a> Reader<'a> {
         std::mem::take(&mut self.rest)
     }
 
-    pub(crate) fn bytes(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
-        let (taken, rest) = self.rest.split_at_checked(length).ok_or(Malformed)?;
+    pub(crate) fn bytes(&mut self, length: usize) -> Result<&'a [u8], MalformedPacket> {
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(MalformedPacket)?;
         self.rest = rest;
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let (taken, rest) = self.rest.split_first_chunk().ok_or(Malformed)?;
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], MalformedPacket> {
+        let (taken, rest) = self.rest.split_first_chunk().ok_or(MalformedPacket)?;
         self.rest = rest;
         Ok(*taken)
     }
 
-    pub(crate) fn u8(&mut self) -> Result<u8, Malformed> {
+    pub(crate) fn u8(&mut self) -> Result<u8, MalformedPacket> {
         self.array().map(u8::from_le_bytes)
     }
 
-    pub(crate) fn u16(&mut self) -> Result<u16, Malformed> {
+    pub(crate) fn u16(&mut self) -> Result<u16, MalformedPacket> {
         self.array().map(u16::from_le_bytes)
     }
 
-    pub(crate) fn u32(&mut self) -> Result<u32, Malformed> {
+    pub(crate) fn u32(&mut self) -> Result<u32, MalformedPacket> {
         self.array().map(u32::from_le_bytes)
     }
 
-    pub(crate) fn u64(&mut self) -> Result<u64, Malformed> {
+    pub(crate) fn u64(&mut self) -> Result<u64, MalformedPacket> {
         self.array().map(u64::from_le_bytes)
     }
 
-    pub(crate) fn f32(&mut self) -> Result<f32, Malformed> {
+    pub(crate) fn f32(&mut self) -> Result<f32, MalformedPacket> {
         self.array().map(f32::from_le_bytes)
     }
 
-    pub(crate) fn f64(&mut self) -> Result<f64, Malformed> {
+    pub(crate) fn f64(&mut self) -> Result<f64, MalformedPacket> {
         self.array().map(f64::from_le_bytes)
     }
 
     /// A number with its width before it.
-    pub(crate) fn length(&mut self) -> Result<u64, Malformed> {
+    pub(crate) fn length(&mut self) -> Result<u64, MalformedPacket> {
         match self.u8()? {
             small @ 0..=0xfa => Ok(small.into()),
             0xfc => self.u16().map(u64::from),
@@ -116,13 +116,13 @@ impl<'a> Reader<'a> {
                 Ok(u32::from_le_bytes([a, b, c, 0]).into())
             }
             0xfe => self.u64(),
-            0xfb | 0xff => Err(Malformed),
+            0xfb | 0xff => Err(MalformedPacket),
         }
     }
 
     /// Bytes with their number before them.
-    pub(crate) fn sized(&mut self) -> Result<&'a [u8], Malformed> {
-        let length = usize::try_from(self.length()?).map_err(|_| Malformed)?;
+    pub(crate) fn sized(&mut self) -> Result<&'a [u8], MalformedPacket> {
+        let length = usize::try_from(self.length()?).map_err(|_| MalformedPacket)?;
         self.bytes(length)
     }
 

@@ -15,7 +15,8 @@ use engine::ReceivedFile;
 use futures::StreamExt;
 use ingest::{DecodeBudget, FileFormat};
 use sql::mysql::{
-    Assigned, FileForm, LoadedField, may_mention, with_columns_of_variables, without_database,
+    ColumnAssignment, FileForm, LoadedField, may_mention, with_columns_of_variables,
+    without_database,
 };
 use sql::{ErrorCode, Interrupt, StoredColumn};
 use tempfile::NamedTempFile;
@@ -46,7 +47,7 @@ impl Assignments {
     /// The table has no such column, or an expression cannot be read.
     pub(crate) fn of(
         spec: &TableSpec,
-        assigned: &[Assigned],
+        assigned: &[ColumnAssignment],
         fields: &[LoadedField],
     ) -> Result<Self, ClientError> {
         let named = |field: &LoadedField| match field {

@@ -9,8 +9,8 @@ use ingest::{IngestError, SmallAppends};
 use sql::Interrupt;
 use sql::mysql::TablePartition;
 
-use super::groups::{MOST_ROWS, Stored};
-use super::layout::Typed;
+use super::groups::{MOST_ROWS, StoreOutcome};
+use super::layout::TypedColumn;
 use super::rows::{write_no_rows, write_stored};
 use super::{
     ATTEMPTS, Change, Filling, Layout, ROWS, RowSource, names_of, of_file, of_load, quoted,
@@ -83,9 +83,9 @@ impl Change {
                     .store(Arc::clone(self), columns.clone(), stored)
                     .await?
                 {
-                    Stored::Done => return Ok(rows.len() as u64),
-                    Stored::Changed => continue,
-                    Stored::Rejected(error) => return Err(error),
+                    StoreOutcome::Done => return Ok(rows.len() as u64),
+                    StoreOutcome::Changed => continue,
+                    StoreOutcome::Rejected(error) => return Err(error),
                 }
             }
             let directory = tempfile::tempdir().map_err(of_file)?;
@@ -140,7 +140,7 @@ impl Change {
     ) -> Result<Vec<Layout>, ClientError> {
         match partition {
             Some(partition) => {
-                let columns: Vec<Typed> = fields.iter().map(Typed::of_field).collect();
+                let columns: Vec<TypedColumn> = fields.iter().map(TypedColumn::of_field).collect();
                 Ok(vec![self.layout_said(partition, &columns).await?])
             }
             None => self.layouts_of_rows(fields).await,
@@ -155,7 +155,8 @@ impl Change {
     ) -> Result<Layout, ClientError> {
         match partition {
             Some(partition) => {
-                let columns: Vec<Typed> = columns.iter().map(Typed::of_column).collect();
+                let columns: Vec<TypedColumn> =
+                    columns.iter().map(TypedColumn::of_column).collect();
                 self.layout_said(partition, &columns).await
             }
             None => Ok(Layout::whole(&names_of(columns))),

@@ -46,7 +46,7 @@ const SOURCE: &str = "INSERT";
 
 /// What became of a statement in a group.
 #[derive(Debug, Clone)]
-pub(super) enum Stored {
+pub(super) enum StoreOutcome {
     /// Its rows are on the disk.
     Done,
     /// The table has other columns than those for which the rows were made.
@@ -60,7 +60,7 @@ pub(super) enum Stored {
 struct WaitingRows {
     rows: SmallRows,
     /// Who is told.
-    told: oneshot::Sender<Stored>,
+    told: oneshot::Sender<StoreOutcome>,
     /// Whose they are.
     change: Arc<Change>,
 }
@@ -96,7 +96,7 @@ impl InsertGroups {
         change: Arc<Change>,
         columns: Vec<Column>,
         rows: Vec<ArrayRef>,
-    ) -> Result<Stored, ClientError> {
+    ) -> Result<StoreOutcome, ClientError> {
         let (told, answer) = oneshot::channel();
         let rows = SmallRows {
             rows: in_columns(&columns, rows)?,
@@ -314,7 +314,7 @@ fn all_of(table: &OwnTable) -> Catalog {
 /// Stores the rows of some statements together, and tells each what has become of its own.
 async fn store_group(mut group: Vec<WaitingRows>, appending: &mut SmallAppends) {
     for (at, error) in statements_without_room(&group).await.into_iter().rev() {
-        let _ = group.remove(at).told.send(Stored::Rejected(error));
+        let _ = group.remove(at).told.send(StoreOutcome::Rejected(error));
     }
     let rows = group.iter().map(|it| it.rows.clone()).collect();
     match appending.append(rows).await {
@@ -326,7 +326,9 @@ async fn store_group(mut group: Vec<WaitingRows>, appending: &mut SmallAppends) 
         }
         Err(error) => match of_outcome(Err(error)) {
             // Nothing is wrong with the disk or the catalog, where it may not be known whether the rows are there.
-            Stored::Rejected(error) if error.code != ErrorCode::STORAGE && group.len() > 1 => {
+            StoreOutcome::Rejected(error)
+                if error.code != ErrorCode::STORAGE && group.len() > 1 =>
+            {
                 for statement in group {
                     let stored = appending.append(vec![statement.rows]).await;
                     let outcome = stored.and_then(|it| it.into_iter().collect());
@@ -369,11 +371,11 @@ async fn statements_without_room(group: &[WaitingRows]) -> Vec<(usize, ClientErr
     full
 }
 
-fn of_outcome(outcome: Result<(), IngestError>) -> Stored {
+fn of_outcome(outcome: Result<(), IngestError>) -> StoreOutcome {
     match outcome {
-        Ok(()) => Stored::Done,
-        Err(error) if error.is_change() => Stored::Changed,
-        Err(error) => Stored::Rejected(of_load(error)),
+        Ok(()) => StoreOutcome::Done,
+        Err(error) if error.is_change() => StoreOutcome::Changed,
+        Err(error) => StoreOutcome::Rejected(of_load(error)),
     }
 }
 

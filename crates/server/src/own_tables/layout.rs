@@ -259,7 +259,7 @@ impl Change {
     pub(super) async fn layout_said(
         &self,
         partition: &TablePartition,
-        columns: &[Typed],
+        columns: &[TypedColumn],
     ) -> Result<Layout, ClientError> {
         let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
         let find = |name: &str| {
@@ -275,7 +275,7 @@ impl Change {
             })
         };
         let key = |name: &str| {
-            let column: &Typed = find(name)?;
+            let column: &TypedColumn = find(name)?;
             match column.is_integer {
                 true => Ok(column.name.clone()),
                 false => Err(unfit(&format!(
@@ -284,7 +284,7 @@ impl Change {
             }
         };
         let degrees = |name: &str| {
-            let column: &Typed = find(name)?;
+            let column: &TypedColumn = find(name)?;
             match column.is_degrees {
                 true => Ok(column.name.clone()),
                 false => Err(unfit(&format!(
@@ -420,13 +420,13 @@ impl Change {
 }
 
 /// A column with what it can be.
-pub(super) struct Typed {
+pub(super) struct TypedColumn {
     name: String,
     is_integer: bool,
     is_degrees: bool,
 }
 
-impl Typed {
+impl TypedColumn {
     pub(super) fn of_column(column: &Column) -> Self {
         Self {
             name: column.name.clone(),

@@ -426,7 +426,7 @@ impl Change {
         }
         let progress = Arc::new(Progress::default());
         // Whoever gives the statement up ends the load, which then leaves nothing.
-        let _guard = Cancelling(Arc::clone(&progress));
+        let _guard = CancelOnDrop(Arc::clone(&progress));
         // What is read and shown is the whole catalog, whatever the user sees of it.
         let catalog = self
             .table
@@ -467,9 +467,9 @@ impl Change {
 }
 
 /// Cancels a load when it is dropped.
-struct Cancelling(Arc<Progress>);
+struct CancelOnDrop(Arc<Progress>);
 
-impl Drop for Cancelling {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.cancel();
     }

@@ -5,7 +5,7 @@
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::command::{Command, TableCommand, TargetTable, TokenReader};
-use super::table_changes::Assigned;
+use super::table_changes::ColumnAssignment;
 use crate::connection::CharacterSet;
 use crate::{ErrorCode, SqlError};
 
@@ -23,7 +23,7 @@ pub struct LoadedFile {
     /// What gets the fields, in their order. All columns if none are named.
     pub fields: Vec<LoadedField>,
     /// What columns get instead, one after another; the expressions may name columns and variables of the fields.
-    pub assigned: Vec<Assigned>,
+    pub assigned: Vec<ColumnAssignment>,
 }
 
 /// What gets a field.

@@ -50,7 +50,7 @@ pub(crate) use select::{name_repeated_by, name_results, store_constants, with_eq
 pub use show::{ShowKind, ShowStatement, StaticList, TableName};
 pub(crate) use show::{described, read_show};
 pub use table_changes::{
-    Assigned, ColumnChange, DeclaredColumn, may_mention, with_columns_of_variables,
+    ColumnAssignment, ColumnChange, DeclaredColumn, may_mention, with_columns_of_variables,
     without_database,
 };
 pub use table_expiry::TableExpiry;

@@ -37,7 +37,7 @@ pub struct DeclaredColumn {
 }
 
 /// One column of an UPDATE and the text of the expression whose value it gets.
-pub type Assigned = (String, String);
+pub type ColumnAssignment = (String, String);
 
 /// Words of a column that would promise what tables here do not keep, and what to do instead.
 const UNKEPT: [(&str, &str); 11] = [
@@ -123,7 +123,10 @@ impl TokenReader<'_> {
     }
 
     /// `column = expression, ...`, up to one of these words.
-    pub(super) fn assignments(&mut self, before: &[&str]) -> Result<Vec<Assigned>, SqlError> {
+    pub(super) fn assignments(
+        &mut self,
+        before: &[&str],
+    ) -> Result<Vec<ColumnAssignment>, SqlError> {
         let mut assigned = Vec::new();
         loop {
             if self.user_variable().is_some() {
@@ -586,7 +589,7 @@ mod tests {
         }
     }
 
-    fn pairs(pairs: &[(&str, &str)]) -> Vec<Assigned> {
+    fn pairs(pairs: &[(&str, &str)]) -> Vec<ColumnAssignment> {
         let owned = |(a, b): &(&str, &str)| ((*a).to_owned(), (*b).to_owned());
         pairs.iter().map(owned).collect()
     }

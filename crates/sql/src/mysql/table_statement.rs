@@ -2,7 +2,7 @@
 
 use super::insert_command::InsertedRows;
 use super::load_command::LoadedFile;
-use super::table_changes::{Assigned, ColumnChange, DeclaredColumn};
+use super::table_changes::{ColumnAssignment, ColumnChange, DeclaredColumn};
 use super::table_expiry::TableExpiry;
 use super::table_partition::TablePartition;
 
@@ -38,7 +38,7 @@ pub enum TableCommand {
         /// Another name for it in the expressions.
         alias: Option<String>,
         /// The columns that get values, and the expressions of these.
-        assigned: Vec<Assigned>,
+        assigned: Vec<ColumnAssignment>,
         /// The rows; all without it.
         condition: Option<String>,
     },

@@ -113,7 +113,7 @@ impl Patch {
 
 /// Copies of a patch.
 #[derive(Debug)]
-pub struct Duplicated {
+pub struct PatchCopies {
     director: Director,
     children: Vec<Child>,
     tables: Vec<Table>,
@@ -124,7 +124,7 @@ pub struct Duplicated {
     density: f64,
 }
 
-impl Duplicated {
+impl PatchCopies {
     /// Settles the tiles. `stripes` are those of the partitioning whose chunks are made one by one; which rows there are
     /// does not depend on it.
     ///
@@ -246,7 +246,7 @@ fn child_table(files: &ChildFiles, child: &Child, director: &str) -> Table {
     }
 }
 
-impl Catalogue for Duplicated {
+impl Catalogue for PatchCopies {
     fn tables(&self) -> &[Table] {
         &self.tables
     }
@@ -297,7 +297,7 @@ struct Copy {
 
 /// Finds the copies of director rows that lie in a chunk, tile after tile.
 struct Copies {
-    catalogue: Arc<Duplicated>,
+    catalogue: Arc<PatchCopies>,
     chunk: usize,
     /// Tiles still to be looked at, the next one last.
     tiles: Vec<Range<u64>>,
@@ -306,7 +306,7 @@ struct Copies {
 }
 
 impl Copies {
-    fn new(catalogue: Arc<Duplicated>, chunk: usize) -> Self {
+    fn new(catalogue: Arc<PatchCopies>, chunk: usize) -> Self {
         let boxed = catalogue
             .footprint
             .chunker
@@ -347,7 +347,7 @@ impl Copies {
 
     /// The copies that the rows of the patch have in the chunk's part of a tile.
     fn find(&self, tile: u64, rows: Range<usize>, found: &mut Vec<Copy>) {
-        let Duplicated {
+        let PatchCopies {
             director,
             tiling,
             footprint,

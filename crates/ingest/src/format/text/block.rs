@@ -61,12 +61,12 @@ pub(super) struct BlockReader {
 }
 
 /// Counts what goes through.
-struct Counting {
+struct CountingReader {
     file: File,
     bytes: Arc<AtomicU64>,
 }
 
-impl Read for Counting {
+impl Read for CountingReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(buffer)?;
         self.bytes.fetch_add(read as u64, Relaxed);
@@ -95,7 +95,7 @@ impl BlockReader {
                 .map_err(|e| IngestError::io("read", path, e))?;
         }
         let file_bytes = Arc::new(AtomicU64::new(0));
-        let counting = Counting {
+        let counting = CountingReader {
             file,
             bytes: file_bytes.clone(),
         };

@@ -1,6 +1,6 @@
 //! Numbers as they are written in text. Blanks around them are ignored; an empty field is NULL.
 
-use super::values::Parsed;
+use super::values::ParsedValue;
 use crate::row_errors::ValueFault::{NotOfType, OutOfRange};
 
 #[inline]
@@ -13,7 +13,7 @@ fn trimmed(text: &[u8]) -> &[u8] {
 
 /// A floating-point number. NaN is NULL, -0.0 becomes 0.0, a finite number too large is out of range.
 #[inline]
-pub(super) fn float64(text: &[u8]) -> Parsed<f64> {
+pub(super) fn float64(text: &[u8]) -> ParsedValue<f64> {
     let text = trimmed(text);
     if text.is_empty() {
         return Ok(None);
@@ -31,7 +31,7 @@ pub(super) fn float64(text: &[u8]) -> Parsed<f64> {
 
 /// As [`float64`], rounded once to 32 bits.
 #[inline]
-pub(super) fn float32(text: &[u8]) -> Parsed<f32> {
+pub(super) fn float32(text: &[u8]) -> ParsedValue<f32> {
     let text = trimmed(text);
     if text.is_empty() {
         return Ok(None);
@@ -47,7 +47,7 @@ pub(super) fn float32(text: &[u8]) -> Parsed<f32> {
 }
 
 #[cold]
-fn not_finite<T>(text: &[u8], is_nan: bool, value: T) -> Parsed<T> {
+fn not_finite<T>(text: &[u8], is_nan: bool, value: T) -> ParsedValue<T> {
     if is_nan {
         Ok(None)
     } else if text.iter().any(u8::is_ascii_digit) {
@@ -94,7 +94,7 @@ fn magnitude(digits: &[u8]) -> Option<u64> {
 
 /// An integer of 64 bits.
 #[inline]
-pub(super) fn signed(text: &[u8]) -> Parsed<i64> {
+pub(super) fn signed(text: &[u8]) -> ParsedValue<i64> {
     let Some((negative, digits)) = sign_and_digits(text)? else {
         return Ok(None);
     };
@@ -105,7 +105,7 @@ pub(super) fn signed(text: &[u8]) -> Parsed<i64> {
 
 /// An integer of 64 bits that is not negative.
 #[inline]
-pub(super) fn unsigned(text: &[u8]) -> Parsed<u64> {
+pub(super) fn unsigned(text: &[u8]) -> ParsedValue<u64> {
     match sign_and_digits(text)? {
         None => Ok(None),
         Some((negative, digits)) => match magnitude(digits) {
@@ -117,7 +117,7 @@ pub(super) fn unsigned(text: &[u8]) -> Parsed<u64> {
 }
 
 /// A decimal number as an integer of the last digit kept. Digits beyond `scale` are rounded, half away from zero.
-pub(super) fn decimal(text: &[u8], precision: u8, scale: u8) -> Parsed<i128> {
+pub(super) fn decimal(text: &[u8], precision: u8, scale: u8) -> ParsedValue<i128> {
     let text = trimmed(text);
     let (negative, number) = match text {
         [] => return Ok(None),
@@ -155,7 +155,7 @@ pub(super) fn decimal(text: &[u8], precision: u8, scale: u8) -> Parsed<i128> {
 }
 
 /// True or false: 1/0, t/f, true/false, y/n, yes/no in any case, or the single byte of a MySQL BIT(1).
-pub(super) fn boolean(text: &[u8]) -> Parsed<bool> {
+pub(super) fn boolean(text: &[u8]) -> ParsedValue<bool> {
     match trimmed(text) {
         [] => Ok(None),
         [1] => Ok(Some(true)),

@@ -1,6 +1,6 @@
 //! Dates and times as they are written in text: MySQL's and ISO 8601's.
 
-use super::values::Parsed;
+use super::values::ParsedValue;
 use crate::normalise::TIMES;
 use crate::row_errors::ValueFault::{self, NotOfType, OutOfRange};
 
@@ -8,7 +8,7 @@ const MICROS: i64 = 1_000_000;
 const DAY: i64 = 86_400;
 
 /// `YYYY-MM-DD` as days since 1970-01-01. MySQL's zero date is NULL.
-pub(super) fn date(text: &[u8]) -> Parsed<i32> {
+pub(super) fn date(text: &[u8]) -> ParsedValue<i32> {
     let text = text.trim_ascii();
     if text.is_empty() || text == b"0000-00-00" {
         return Ok(None);
@@ -19,7 +19,7 @@ pub(super) fn date(text: &[u8]) -> Parsed<i32> {
 
 /// `YYYY-MM-DD[ HH:MM[:SS[.ffffff]]][Z|+HH:MM]` (a `T` may stand for the blank) as microseconds since 1970; with an
 /// offset it is turned into UTC, without one taken as it is. Digits beyond microseconds are cut.
-pub(super) fn timestamp(text: &[u8]) -> Parsed<i64> {
+pub(super) fn timestamp(text: &[u8]) -> ParsedValue<i64> {
     let text = text.trim_ascii();
     if text.is_empty() || text.starts_with(b"0000-00-00") {
         return Ok(None);

@@ -41,7 +41,7 @@ impl<'a> Cells<'a> {
 }
 
 /// A parsed value, `None` for NULL (an empty field, a NaN, MySQL's zero date).
-pub(super) type Parsed<T> = Result<Option<T>, ValueFault>;
+pub(super) type ParsedValue<T> = Result<Option<T>, ValueFault>;
 
 /// Makes a column; rows whose value does not fit are rejected and hold NULL or zero in it.
 pub(super) fn parse_column(
@@ -102,7 +102,7 @@ fn primitives<T: ArrowPrimitiveType>(
     column: &Column,
     cells: &Cells<'_>,
     row_errors: &mut RowErrors<'_>,
-    parse: impl Fn(&[u8]) -> Parsed<T::Native>,
+    parse: impl Fn(&[u8]) -> ParsedValue<T::Native>,
 ) -> ArrayRef {
     Arc::new(primitives_of::<T>(column, cells, row_errors, parse))
 }
@@ -111,7 +111,7 @@ fn primitives_of<T: ArrowPrimitiveType>(
     column: &Column,
     cells: &Cells<'_>,
     row_errors: &mut RowErrors<'_>,
-    parse: impl Fn(&[u8]) -> Parsed<T::Native>,
+    parse: impl Fn(&[u8]) -> ParsedValue<T::Native>,
 ) -> PrimitiveArray<T> {
     let mut values: Vec<T::Native> = Vec::with_capacity(cells.rows);
     let mut nulls = NullBufferBuilder::new(cells.rows);

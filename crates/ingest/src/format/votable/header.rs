@@ -11,7 +11,7 @@ use quick_xml::events::{BytesEnd, BytesRef, BytesStart, Event};
 
 use super::super::{Magic, magic};
 use super::field::{ArraySize, Datatype, Field};
-use super::metered::Metered;
+use super::metered::MeteredReader;
 use super::{Document, Xml};
 use crate::budget::DecodeBudget;
 use crate::error::IngestError;
@@ -45,7 +45,7 @@ impl Header {
             Magic::GzipVoTable => Box::new(MultiGzDecoder::new(BufReader::new(file))),
             _ => Box::new(file),
         };
-        let mut xml = Reader::from_reader(Metered::new(input, budget.row_bytes(usize::MAX)));
+        let mut xml = Reader::from_reader(MeteredReader::new(input, budget.row_bytes(usize::MAX)));
         xml.config_mut().expand_empty_elements = true;
         let document = Document {
             path: path.to_path_buf(),

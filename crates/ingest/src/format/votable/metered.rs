@@ -3,14 +3,14 @@
 use std::io::{self, BufRead, BufReader, Read};
 
 /// Reads a file, as long as nothing takes more bytes than it may.
-pub(super) struct Metered {
+pub(super) struct MeteredReader {
     file: BufReader<Box<dyn Read + Send>>,
     /// Bytes since the last row began.
     bytes: usize,
     most: usize,
 }
 
-impl Metered {
+impl MeteredReader {
     pub fn new(file: Box<dyn Read + Send>, most: usize) -> Self {
         Self {
             file: BufReader::new(file),
@@ -35,7 +35,7 @@ impl Metered {
     }
 }
 
-impl Read for Metered {
+impl Read for MeteredReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let available = self.fill_buf()?;
         let length = available.len().min(into.len());
@@ -45,7 +45,7 @@ impl Read for Metered {
     }
 }
 
-impl BufRead for Metered {
+impl BufRead for MeteredReader {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.exceeded().is_some() {
             return Err(io::Error::other("it is longer than it may be"));

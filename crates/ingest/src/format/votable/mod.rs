@@ -28,7 +28,7 @@ use self::binary::BinaryRows;
 use self::field::{Field, Values};
 pub(super) use self::header::described_columns;
 use self::header::{Header, Serialization};
-use self::metered::Metered;
+use self::metered::MeteredReader;
 use self::tabledata::TableDataRows;
 use super::{FieldDescription, Names, Part, ReadContext, Source, TableFile};
 use crate::budget::DecodeBudget;
@@ -44,7 +44,7 @@ const BYTES_PER_BATCH: usize = 4 << 20;
 const BYTES_OF_A_CELL: u64 = 16;
 
 /// A document, from where something is read on.
-type Xml = Reader<Metered>;
+type Xml = Reader<MeteredReader>;
 
 /// A VOTable whose header has been read.
 pub(crate) struct VoTableFile {

@@ -37,7 +37,7 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 
 use super::problem::Problem;
-use super::{Encrypted, HttpState};
+use super::{Encryption, HttpState};
 use crate::formats::error_document;
 pub(crate) use fetch::fetch_document;
 pub(crate) use jobs::TapJobs;
@@ -90,7 +90,7 @@ pub(super) fn job_routes() -> Router<Arc<HttpState>> {
 async fn name_host(mut request: Request) -> Request {
     let encrypted = request
         .extensions()
-        .get::<Encrypted>()
+        .get::<Encryption>()
         .is_some_and(|it| it.0);
     let authority = request.uri().authority().map(ToString::to_string);
     let headers = request.headers_mut();

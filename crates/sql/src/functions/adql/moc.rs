@@ -171,12 +171,12 @@ fn of_geometries(
 }
 
 /// What a column of points or maps has in a row.
-enum Placed {
+enum PlacedShape {
     Points(Geometries),
     Mocs(Vec<Option<Moc>>),
 }
 
-impl Placed {
+impl PlacedShape {
     fn of(column: &ArrayRef) -> Result<Self> {
         Ok(match is_moc(column.data_type()) {
             true => Self::Mocs(mocs(column).collect()),
@@ -205,7 +205,7 @@ pub(super) fn related(
     second: &ArrayRef,
     of_maps: fn(&Moc, &Moc) -> bool,
 ) -> Result<ArrayRef> {
-    let one = Placed::of(first)?;
+    let one = PlacedShape::of(first)?;
     let mut last: Option<(ArrayRef, Moc)> = None;
     let lists = second.as_list::<i32>();
     let holds = (0..lists.len()).map(|row| {
@@ -222,8 +222,10 @@ pub(super) fn related(
             return 0;
         };
         i32::from(match &one {
-            Placed::Points(points) => Placed::point(points, row).is_some_and(|p| moc.contains(p)),
-            Placed::Mocs(others) => others[row]
+            PlacedShape::Points(points) => {
+                PlacedShape::point(points, row).is_some_and(|p| moc.contains(p))
+            }
+            PlacedShape::Mocs(others) => others[row]
                 .as_ref()
                 .is_some_and(|other| of_maps(other, moc)),
         })

@@ -43,7 +43,7 @@ impl AggregateUDFImpl for BoundedStringAgg {
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let one_text = !args.is_distinct && args.order_bys.is_empty();
         let inner = self.0.accumulator(args)?;
-        Ok(Box::new(Bounded { inner, one_text }))
+        Ok(Box::new(BoundedAccumulator { inner, one_text }))
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
@@ -64,13 +64,13 @@ impl AggregateUDFImpl for BoundedStringAgg {
 
 /// An accumulator that says no when its text has become too long.
 #[derive(Debug)]
-struct Bounded {
+struct BoundedAccumulator {
     inner: Box<dyn Accumulator>,
     /// Whether it holds the text as it will be, and not the list of its parts.
     one_text: bool,
 }
 
-impl Bounded {
+impl BoundedAccumulator {
     fn check(&self) -> Result<()> {
         check()?;
         match self.one_text && self.inner.size() > 2 * LONGEST_VALUE {
@@ -80,7 +80,7 @@ impl Bounded {
     }
 }
 
-impl Accumulator for Bounded {
+impl Accumulator for BoundedAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         self.inner.update_batch(values)?;
         self.check()

@@ -27,7 +27,9 @@ use datafusion::logical_expr::{
     LogicalPlanBuilder, Operator, Projection, SortExpr, SubqueryAlias, Window, binary_expr, lit,
 };
 
-use super::references::{Renamed, has_subquery, outer_columns, outer_columns_of, with_columns};
+use super::references::{
+    RenamedColumns, has_subquery, outer_columns, outer_columns_of, with_columns,
+};
 
 /// The name of the column with the subquery's value, beside the columns of the rows outside.
 const VALUE: &str = "__value";
@@ -39,7 +41,7 @@ pub(super) struct OuterRows {
     table: String,
     /// The columns of the query outside, and what they are called here.
     outside: Vec<Column>,
-    renamed: Renamed,
+    renamed: RenamedColumns,
     /// Columns of the plan that are not of the operator that was done last: those of the rows outside, and of joined tables.
     kept: Vec<Column>,
     /// How many of them are of the rows outside.
@@ -60,7 +62,7 @@ impl OuterRows {
     ) -> Result<Self> {
         let name = |at: usize| Column::new(Some(table.clone()), format!("__c{at}"));
         let mut kept: Vec<Column> = (0..outside.len()).map(name).collect();
-        let renamed: Renamed = outside.iter().cloned().zip(kept.iter().cloned()).collect();
+        let renamed: RenamedColumns = outside.iter().cloned().zip(kept.iter().cloned()).collect();
         let columns = outside.iter().zip(&kept);
         let columns = columns.map(|(old, new)| named(Expr::Column(old.clone()), new));
         let mut plan = project(input, columns.collect())?;

@@ -14,7 +14,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, Subquery};
 use crate::rules::input_schema;
 
 /// Columns of the query around, by their names there, and what they are called instead.
-pub(super) type Renamed = HashMap<Column, Column>;
+pub(super) type RenamedColumns = HashMap<Column, Column>;
 
 /// The subquery that an expression is, if it is one.
 pub(super) fn subquery_of(expr: &Expr) -> Option<&Subquery> {
@@ -75,7 +75,11 @@ fn collect(expr: &Expr, schema: &DFSchema, found: &mut Vec<Column>) -> Result<()
 }
 
 /// An expression of a subquery with columns of the query around it as columns like others.
-pub(super) fn with_columns(expr: Expr, schema: &DFSchema, renamed: &Renamed) -> Result<Expr> {
+pub(super) fn with_columns(
+    expr: Expr,
+    schema: &DFSchema,
+    renamed: &RenamedColumns,
+) -> Result<Expr> {
     expr.transform_up(|part| match part {
         Expr::OuterReferenceColumn(_, column) if renamed.contains_key(&column) => {
             Ok(Transformed::yes(Expr::Column(renamed[&column].clone())))
@@ -89,7 +93,7 @@ pub(super) fn with_columns(expr: Expr, schema: &DFSchema, renamed: &Renamed) -> 
 fn with_subquery(
     mut expr: Expr,
     schema: &DFSchema,
-    renamed: &Renamed,
+    renamed: &RenamedColumns,
 ) -> Result<Transformed<Expr>> {
     let subquery = match &mut expr {
         Expr::Exists(Exists { subquery, .. })
@@ -116,7 +120,7 @@ fn with_subquery(
     Ok(Transformed::yes(expr))
 }
 
-fn outer_reference(expr: Expr, renamed: &Renamed) -> Expr {
+fn outer_reference(expr: Expr, renamed: &RenamedColumns) -> Expr {
     match expr {
         Expr::OuterReferenceColumn(field, column) => {
             let column = renamed.get(&column).cloned().unwrap_or(column);
@@ -127,7 +131,7 @@ fn outer_reference(expr: Expr, renamed: &Renamed) -> Expr {
 }
 
 /// The plan of a subquery's subquery, which goes on naming the same columns from within.
-fn within(plan: LogicalPlan, renamed: &Renamed) -> Result<LogicalPlan> {
+fn within(plan: LogicalPlan, renamed: &RenamedColumns) -> Result<LogicalPlan> {
     plan.transform_up(|node| {
         let schema = input_schema(&node);
         let names = NamePreserver::new(&node);

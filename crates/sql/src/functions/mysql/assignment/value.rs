@@ -7,14 +7,14 @@ use super::time::{rounded, written_moment};
 use super::{GivenValue, Longest, StoredColumn, StoredType};
 use crate::{ErrorCode, SqlError};
 
-type Stored = Result<Value, SqlError>;
+type StoredValue = Result<Value, SqlError>;
 
 /// Characters of a value that a message shows.
 const SHOWN: usize = 80;
 
 impl StoredColumn {
     /// What the column stores of a value that is typed; [`GivenValue::Computed`] is for [`Self::value`].
-    pub(super) fn typed_value(&self, given: GivenValue<'_>) -> Stored {
+    pub(super) fn typed_value(&self, given: GivenValue<'_>) -> StoredValue {
         match given {
             GivenValue::Text(text) => self.value(&Value::Text(text.to_owned())),
             GivenValue::Number(digits) => self.number(digits),
@@ -24,7 +24,7 @@ impl StoredColumn {
     }
 
     /// What the column stores of a value.
-    pub(super) fn value(&self, value: &Value) -> Stored {
+    pub(super) fn value(&self, value: &Value) -> StoredValue {
         if value.is_null() {
             return match self.nullable {
                 true => Ok(Value::Null),
@@ -54,7 +54,7 @@ impl StoredColumn {
     }
 
     /// A number as it is typed, with all its digits.
-    fn number(&self, digits: &str) -> Stored {
+    fn number(&self, digits: &str) -> StoredValue {
         if digits.contains(['e', 'E']) {
             let number: f64 = digits.parse().unwrap_or(f64::INFINITY);
             if number.is_infinite() {
@@ -76,7 +76,7 @@ impl StoredColumn {
         }
     }
 
-    fn bits(&self, bytes: &[u8]) -> Stored {
+    fn bits(&self, bytes: &[u8]) -> StoredValue {
         match self.ty {
             StoredType::Text(longest) => match std::str::from_utf8(bytes) {
                 Ok(text) => self.text(text.to_owned(), longest),
@@ -100,7 +100,7 @@ impl StoredColumn {
         }
     }
 
-    fn integer(&self, value: &Value, least: i128, most: i128) -> Stored {
+    fn integer(&self, value: &Value, least: i128, most: i128) -> StoredValue {
         let integer = match value {
             Value::Integer(integer) => Some(*integer),
             // To the nearest, halves to the even one.
@@ -114,7 +114,7 @@ impl StoredColumn {
         }
     }
 
-    fn real(&self, value: &Value, single: bool, unsigned: bool) -> Stored {
+    fn real(&self, value: &Value, single: bool, unsigned: bool) -> StoredValue {
         let number = match value {
             Value::Text(text) => self.number_of_text(text)?.parse().unwrap_or(f64::INFINITY),
             Value::Bytes(bytes) => {
@@ -133,7 +133,7 @@ impl StoredColumn {
         Ok(Value::Double(stored + 0.0))
     }
 
-    fn decimal(&self, exact: &str, value: &Value) -> Stored {
+    fn decimal(&self, exact: &str, value: &Value) -> StoredValue {
         let StoredType::Decimal {
             precision,
             scale,
@@ -189,7 +189,7 @@ impl StoredColumn {
         }
     }
 
-    fn text(&self, mut text: String, longest: Longest) -> Stored {
+    fn text(&self, mut text: String, longest: Longest) -> StoredValue {
         let fits = match longest {
             Longest::Unbounded => true,
             Longest::Bytes(most) => text.len() <= most as usize,
@@ -213,7 +213,7 @@ impl StoredColumn {
         Ok(Value::Text(text))
     }
 
-    fn binary(&self, mut bytes: Vec<u8>, longest: Option<u32>, fixed: bool) -> Stored {
+    fn binary(&self, mut bytes: Vec<u8>, longest: Option<u32>, fixed: bool) -> StoredValue {
         if let Some(most) = longest {
             if bytes.len() > most as usize {
                 return Err(self.too_long(bytes.len(), most, "bytes"));
