@@ -44,7 +44,7 @@ class Cluster:
             assert self.process.poll() is None and time.monotonic() < give_up, "PostgreSQL does not start"
             time.sleep(0.05)
 
-    def ask(self, statement: str) -> str:
+    def execute(self, statement: str) -> str:
         command = [self.programs / "psql", "-h", "127.0.0.1", "-p", str(self.port), "-U", USER, "-d", "postgres", "-Atqc", statement]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
@@ -104,7 +104,7 @@ def replicated_postgres() -> Iterator[Pair]:
             subprocess.run(backup, check=True, capture_output=True, cwd="/")
             standby.start("hot_standby=on")
             give_up = time.monotonic() + START_SECONDS
-            while primary.ask("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") != "1":
+            while primary.execute("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") != "1":
                 assert time.monotonic() < give_up, "the standby does not follow"
                 time.sleep(0.05)
             yield Pair(primary, standby)

@@ -29,7 +29,7 @@ class Watched:
         while not self.over.wait(LOOK_SECONDS) and self.server.process.poll() is None:
             self.most_resident = max(self.most_resident, self.server.resident_bytes())
 
-    def ask(self, statement: str) -> None:
+    def execute(self, statement: str) -> None:
         """Asks the same again and again until it is over, each time by a connection of its own."""
         while not self.over.is_set():
             begun = time.monotonic()
@@ -56,7 +56,7 @@ def watched(server: Server, statement: str) -> Iterator[Watched]:
 
     def asking() -> None:
         try:
-            seen.ask(statement)
+            seen.execute(statement)
         except BaseException as error:  # noqa: BLE001 - told where the test waits for it
             failures.append(error)
 

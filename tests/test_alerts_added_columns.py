@@ -29,7 +29,7 @@ from meridian_cli import Meridian  # noqa: E402
 from meridian_cli import rows_of as rows_of_answer  # noqa: E402
 from serving import Server, serving  # noqa: E402
 from test_alerts_emptied import assert_emptied, check_reads  # noqa: E402
-from test_alerts_published import SCHEMA, Night, as_mysql, ask, assert_state, check, check_history, create, publish_in_vain, stores  # noqa: E402
+from test_alerts_published import SCHEMA, Night, as_mysql, execute, assert_state, check, check_history, create, publish_in_vain, stores  # noqa: E402
 
 SEEDS = [int(seed) for seed in os.environ.get("MERIDIAN_ADDED_SEEDS", "1").split(",")]
 
@@ -110,10 +110,10 @@ def follow(meridian: Meridian, data: Path, seed: int, *, is_file: bool) -> None:
         with server.connect(database="prompt") as connection:
             check_history(connection, night)
             check_as_of_before(connection, night)
-            said = ask(connection, "SELECT column_name, description, unit FROM TAP_SCHEMA.columns WHERE table_name LIKE 'prompt.Dia%' AND description LIKE 'What %'")
+            said = execute(connection, "SELECT column_name, description, unit FROM TAP_SCHEMA.columns WHERE table_name LIKE 'prompt.Dia%' AND description LIKE 'What %'")
             wanted = [(name, f"What {name} is.", "mas") for columns in (FIRST, SECOND) for named in columns.values() for name in named]
             assert sorted(said) == sorted(wanted)
-            shown = [row[0] for row in ask(connection, "SHOW COLUMNS FROM DiaSource")]
+            shown = [row[0] for row in execute(connection, "SHOW COLUMNS FROM DiaSource")]
             assert shown[-3:] == ["snr", "band", "trail"]
         check_protocols(server, night)
         # Rows from before are brought back with NULL, and changed, and published again.
@@ -134,11 +134,11 @@ def follow(meridian: Meridian, data: Path, seed: int, *, is_file: bool) -> None:
 def check_as_of_before(connection: Any, night: Night) -> None:
     """As of the first edition the columns are there, and NULL in all rows."""
     at, rows = night.history[0]
-    ask(connection, f"SET meridian_as_of = '{at}'")
+    execute(connection, f"SET meridian_as_of = '{at}'")
     for table, columns in night.model.added.items():
         counts = ", ".join(f"COUNT({name})" for name in columns)
-        assert ask(connection, f"SELECT COUNT(*), {counts} FROM {table}") == [(len(rows[table]), *[0] * len(columns))]
-    ask(connection, "SET meridian_as_of = ''")
+        assert execute(connection, f"SELECT COUNT(*), {counts} FROM {table}") == [(len(rows[table]), *[0] * len(columns))]
+    execute(connection, "SET meridian_as_of = ''")
 
 
 def check_protocols(server: Server, night: Night) -> None:
@@ -171,7 +171,7 @@ def test_a_killed_server_publishes_columns_with_their_edition_or_not_at_all(meri
         for number, columns in enumerate((FIRST, SECOND)):
             before, names = night.model.state(), night.columns()
             with server.connect(database="prompt") as connection:
-                [[editions_before]] = ask(connection, "SELECT COUNT(*) FROM Edition")
+                [[editions_before]] = execute(connection, "SELECT COUNT(*) FROM Edition")
             text = add(night, text, columns)
             night.change(6)
             publishing = threading.Thread(target=publish_in_vain, args=(server.url(""),))
@@ -183,8 +183,8 @@ def test_a_killed_server_publishes_columns_with_their_edition_or_not_at_all(meri
             server = Server(meridian, tmp_path)
             night.moved(server)
             with server.connect(database="prompt") as connection:
-                of_source = {row[0] for row in ask(connection, "SHOW COLUMNS FROM DiaSource")}
-                [[editions]] = ask(connection, "SELECT COUNT(*) FROM Edition")
+                of_source = {row[0] for row in execute(connection, "SHOW COLUMNS FROM DiaSource")}
+                [[editions]] = execute(connection, "SELECT COUNT(*) FROM Edition")
                 is_published = ("snr", "trail")[number] in of_source
                 # A server publishes by itself as well.
                 assert is_published == (editions > editions_before)
@@ -220,8 +220,8 @@ def test_a_view_of_the_operators_stays(meridian: Meridian, tmp_path: Path) -> No
         night.change(6)
         night.model.database.publish()
         with server.connect(database="prompt") as connection:
-            assert [row[0] for row in ask(connection, "SHOW COLUMNS FROM DiaSource")] == ["diaSourceId", "ra"]
-            rows = ask(connection, "SELECT diaObjectId, visit, isNear FROM DiaForcedSource")
+            assert [row[0] for row in execute(connection, "SHOW COLUMNS FROM DiaSource")] == ["diaSourceId", "ra"]
+            rows = execute(connection, "SELECT diaObjectId, visit, isNear FROM DiaForcedSource")
             wanted = [(row["diaObjectId"], row["visit"], row.get("isNear")) for row in night.model.forced.values()]
             assert sorted(rows, key=repr) == as_mysql(wanted)
         assert "a view of an alert database does not show new columns" in server.log
@@ -312,6 +312,6 @@ def compare(connection: Any, peer: duckdb.DuckDBPyConnection, visit: int) -> Non
             continue
         wanted = rows_of_answer(peer.sql(query.format(t="DiaSource")).to_arrow_table())
         for table in ("DiaSourceStored", "DiaSource"):
-            found = ask(connection, query.format(t=f"prompt.{table}"))
+            found = execute(connection, query.format(t=f"prompt.{table}"))
             differs = difference(found, wanted)
             assert differs is None, f"{table}, {query}: {differs}"

@@ -19,7 +19,7 @@ sys.path[:0] = [str(ROOT / "python" / "meridian_apdb")]
 from alert_model import PUBLISHED_COLUMNS, rows_of  # noqa: E402
 from meridian_cli import Meridian  # noqa: E402
 from serving import serving  # noqa: E402
-from test_alerts_published import SCHEMA, Night, State, ask, create  # noqa: E402
+from test_alerts_published import SCHEMA, Night, State, execute, create  # noqa: E402
 
 TABLES = ("DiaObject", "DiaSource", "DiaForcedSource")
 
@@ -59,7 +59,7 @@ def test_archives_have_what_is_published(meridian: Meridian, tmp_path: Path) -> 
             night.change(12)
             night.publish(server)
             with server.connect(database="prompt") as connection:
-                [[last]] = ask(connection, "SELECT MAX(edition) FROM Edition")
+                [[last]] = execute(connection, "SELECT MAX(edition) FROM Edition")
             editions.append(last)
         # Beside a server.
         said = meridian.must("alerts", "archive", "prompt", "--data", data, "--output", tmp_path / "all").text

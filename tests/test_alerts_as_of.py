@@ -27,7 +27,7 @@ sys.path[:0] = [str(ROOT / "python" / "meridian_apdb")]
 from alert_model import PUBLISHED_COLUMNS  # noqa: E402
 from meridian_cli import Meridian  # noqa: E402
 from serving import Server, serving, wait_until  # noqa: E402
-from test_alerts_published import AS_OF_STATEMENTS, Night, State, answers_as_of, as_mysql, ask, create, pa  # noqa: E402
+from test_alerts_published import AS_OF_STATEMENTS, Night, State, answers_as_of, as_mysql, execute, create, pa  # noqa: E402
 
 TABLES = re.compile(r"(FROM|JOIN) (\w+)")
 # Where a model's rows of sources have their number and their object.
@@ -76,7 +76,7 @@ def server(site: Site) -> Iterator[Server]:
 
 def rows(server: Server, statement: str) -> list[tuple[Any, ...]]:
     with server.connect(database="prompt", user="ann") as connection:
-        return ask(connection, statement)
+        return execute(connection, statement)
 
 
 def sources(state: State) -> dict[int, Any]:
@@ -121,11 +121,11 @@ def test_two_times_in_one_statement(site: Site, server: Server) -> None:
     found = rows(server, f"WITH both_times AS ({union}) SELECT k, COUNT(*) FROM both_times GROUP BY k ORDER BY k")
     assert found == [(1, len(old)), (2, len(new))]
     with server.connect(database="prompt") as connection:
-        ask(connection, f"SET meridian_as_of = '{site.history[2][0]}'")
+        execute(connection, f"SET meridian_as_of = '{site.history[2][0]}'")
         counts = "SELECT (SELECT COUNT(*) FROM DiaSource AS OF '{}'), (SELECT COUNT(*) FROM DiaSource)"
-        assert ask(connection, counts.format(first)) == [(len(old), len(sources(between)))]
-        ask(connection, f"SET @at = '{first}'")
-        assert ask(connection, "SELECT COUNT(*) FROM DiaSource AS OF @at") == [(len(old),)]
+        assert execute(connection, counts.format(first)) == [(len(old), len(sources(between)))]
+        execute(connection, f"SET @at = '{first}'")
+        assert execute(connection, "SELECT COUNT(*) FROM DiaSource AS OF @at") == [(len(old),)]
     owners = [owner for owner in old.values() if owner is not None]
     wanted = sorted((owner, owners.count(owner)) for owner in set(owners))
     found = rows(server, f"SELECT diaObjectId, n FROM SourceCount AS OF '{first}' WHERE diaObjectId IS NOT NULL ORDER BY 1")
@@ -178,11 +178,11 @@ def test_submitted_queries_keep_their_time(site: Site) -> None:
     try:
         with server.connect(database="prompt", user="ann") as connection:
             slow = "SELECT COUNT(*) FROM DiaSource a, DiaSource b, DiaSource c, DiaSource d, DiaSource e WHERE a.ra + b.ra + c.ra + d.ra + e.ra < 0"
-            numbers += [ask(connection, f"SUBMIT {slow}")[0][0]]
-            ask(connection, f"SET meridian_as_of = '{first}'")
-            numbers += [ask(connection, f"SUBMIT {text}")[0][0]]
-            ask(connection, f"SET meridian_as_of = '{second}'")
-            numbers += [ask(connection, f"SUBMIT {text} AS OF '{first}'")[0][0]]
+            numbers += [execute(connection, f"SUBMIT {slow}")[0][0]]
+            execute(connection, f"SET meridian_as_of = '{first}'")
+            numbers += [execute(connection, f"SUBMIT {text}")[0][0]]
+            execute(connection, f"SET meridian_as_of = '{second}'")
+            numbers += [execute(connection, f"SUBMIT {text} AS OF '{first}'")[0][0]]
         body = json.dumps({"statement": text, "database": "prompt", "user": "ann", "as_of": first}).encode()
         with urllib.request.urlopen(server.url("/queries"), body, timeout=60) as response:
             described = json.load(response)
@@ -202,7 +202,7 @@ def test_submitted_queries_keep_their_time(site: Site) -> None:
         times = [str(row[0]) for row in rows(server, f"SELECT AS_OF FROM information_schema.QUERIES WHERE ID > {numbers[0]} AND MODE = 'ASYNC' ORDER BY ID")]
         assert times == [first, second, first, first]
         with server.connect(user="ann") as connection:
-            ask(connection, f"CANCEL {numbers[0]}")
+            execute(connection, f"CANCEL {numbers[0]}")
 
 
 def test_tap_has_a_parameter(site: Site, server: Server) -> None:

@@ -26,7 +26,7 @@ from meridian_apdb import AlertDatabase, AlertError, Conflict  # noqa: E402
 import private_postgres  # noqa: E402
 from meridian_cli import Meridian  # noqa: E402
 from serving import SOON, Server, serving, wait_until  # noqa: E402
-from test_alerts_published import SCHEMA, ask, check  # noqa: E402
+from test_alerts_published import SCHEMA, execute, check  # noqa: E402
 
 SEEDS = [int(seed) for seed in os.environ.get("MERIDIAN_ATTACHED_SEEDS", "1,2").split(",")]
 KILLS = int(os.environ.get("MERIDIAN_ATTACHED_KILLS", "3"))
@@ -174,7 +174,7 @@ def published(connection: pymysql.connections.Connection) -> State:
     found = {}
     for table, columns in TABLES.items():
         named = ", ".join(f"`{column}`" for column in columns)
-        found[table] = sorted((plain(row) for row in ask(connection, f"SELECT {named} FROM {table}")), key=repr)
+        found[table] = sorted((plain(row) for row in execute(connection, f"SELECT {named} FROM {table}")), key=repr)
     return found
 
 
@@ -238,7 +238,7 @@ def follow_nights(meridian: Meridian, data: Path, server: Server, there: Observa
     for night in range(nights):
         wanted = follow(server, there)
         with server.connect(database="prompt") as connection:
-            [[at]] = ask(connection, "SELECT CAST(MAX(publishedAt) AS CHAR) FROM Edition")
+            [[at]] = execute(connection, "SELECT CAST(MAX(publishedAt) AS CHAR) FROM Edition")
         history.append((at, wanted))
         assert client.publish() == []
         assert client.follow() == {"replica_chunks": 0, "rows": 0}
@@ -261,14 +261,14 @@ def follow_nights(meridian: Meridian, data: Path, server: Server, there: Observa
     follow(server, there)
     with server.connect(database="prompt") as connection:
         for at, wanted in reversed(history):
-            ask(connection, f"SET meridian_as_of = '{at}'")
+            execute(connection, f"SET meridian_as_of = '{at}'")
             assert published(connection) == wanted
-        ask(connection, "SET meridian_as_of = ''")
+        execute(connection, "SET meridian_as_of = ''")
         wanted = there.state()
         meridian.must("compact", "--data", data, "--db", "prompt", "--all")
         assert published(connection) == wanted
         # Objects have one home each.
-        assert ask(connection, "SELECT COUNT(*), COUNT(DISTINCT diaObjectId) FROM DiaObjectHome")[0] == (
+        assert execute(connection, "SELECT COUNT(*), COUNT(DISTINCT diaObjectId) FROM DiaObjectHome")[0] == (
             len({row[0] for row in wanted["DiaObject"]}),
         ) * 2
     check(meridian, data)
@@ -326,7 +326,7 @@ def test_a_server_follows_by_itself(meridian: Meridian, tmp_path: Path, schema: 
             def is_same() -> bool:
                 with server.connect() as connection:
                     try:
-                        ask(connection, "USE prompt")
+                        execute(connection, "USE prompt")
                         return published(connection) == wanted
                     except pymysql.err.MySQLError:
                         return False

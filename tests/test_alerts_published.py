@@ -72,12 +72,12 @@ class Night:
         rows = self.model.state()
         with server.connect(database=self.name) as connection:
             assert_state(connection, rows, self.columns())
-            [[at]] = ask(connection, "SELECT CAST(MAX(publishedAt) AS CHAR) FROM Edition")
+            [[at]] = execute(connection, "SELECT CAST(MAX(publishedAt) AS CHAR) FROM Edition")
         self.history.append((at, rows))
         self.seen[at] = self.columns()
 
 
-def ask(connection: pymysql.connections.Connection, query: str) -> list[tuple[Any, ...]]:
+def execute(connection: pymysql.connections.Connection, query: str) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(query)
         return list(cursor.fetchall())
@@ -87,7 +87,7 @@ def state(connection: pymysql.connections.Connection, columns: dict[str, list[st
     found = {}
     for table, names in columns.items():
         named = ", ".join(f"`{column}`" for column in names)
-        found[table] = sorted(ask(connection, f"SELECT {named} FROM {table}"), key=repr)
+        found[table] = sorted(execute(connection, f"SELECT {named} FROM {table}"), key=repr)
     return found
 
 
@@ -149,11 +149,11 @@ def check_history(connection: pymysql.connections.Connection, night: Night, time
     """Compares the states of some times, or of all, in any order."""
     count = len(night.history) if times is None else times
     for at, wanted in night.model.random.sample(night.history, count):
-        ask(connection, f"SET meridian_as_of = '{at}'")
+        execute(connection, f"SET meridian_as_of = '{at}'")
         assert_state(connection, wanted, night.seen[at])
-    ask(connection, "SET meridian_as_of = '2001-01-01'")
-    assert ask(connection, "SELECT COUNT(*) FROM DiaObject") == [(0,)]
-    ask(connection, "SET meridian_as_of = ''")
+    execute(connection, "SET meridian_as_of = '2001-01-01'")
+    assert execute(connection, "SELECT COUNT(*) FROM DiaObject") == [(0,)]
+    execute(connection, "SET meridian_as_of = ''")
 
 
 def check_restrictions(server: Server, connection: pymysql.connections.Connection, night: Night) -> None:
@@ -172,7 +172,7 @@ def check_restrictions(server: Server, connection: pymysql.connections.Connectio
         got = state_of(connection, table, f"WHERE scisql_s2PtInCircle(ra, `dec`, {centre[0]}, {centre[1]}, 0.4) = 1")
         assert got == as_mysql([row for row in found if separation(centre, (row[ra], row[dec])) <= 0.4]), table
         # Elsewhere there is nothing to read.
-        plan = "\n".join(str(row) for row in ask(connection, f"EXPLAIN SELECT * FROM {table} WHERE scisql_s2PtInCircle(ra, `dec`, 180, -60, 1) = 1"))
+        plan = "\n".join(str(row) for row in execute(connection, f"EXPLAIN SELECT * FROM {table} WHERE scisql_s2PtInCircle(ra, `dec`, 180, -60, 1) = 1"))
         assert "0 of" in plan or "no chunk" in plan.lower(), plan
     # By another protocol, in another dialect.
     query = 'SELECT COUNT(*) AS n FROM "prompt"."DiaSource" WHERE "ssObjectId" IS NOT NULL'
@@ -195,7 +195,7 @@ def check_restrictions(server: Server, connection: pymysql.connections.Connectio
 
 def state_of(connection: pymysql.connections.Connection, table: str, condition: str) -> list[tuple[Any, ...]]:
     named = ", ".join(f"`{column}`" for column in PUBLISHED_COLUMNS[table])
-    return sorted(ask(connection, f"SELECT {named} FROM {table} {condition}"), key=repr)
+    return sorted(execute(connection, f"SELECT {named} FROM {table} {condition}"), key=repr)
 
 
 # Rows in an order, groups, a join, and a cone.
@@ -268,9 +268,9 @@ def test_killed_publications_are_whole_and_once(meridian: Meridian, tmp_path: Pa
             night.publish(server)
         with server.connect(database="prompt") as connection:
             check_history(connection, night)
-            editions = ask(connection, "SELECT edition FROM Edition ORDER BY edition")
+            editions = execute(connection, "SELECT edition FROM Edition ORDER BY edition")
             assert editions == [(number + 1,) for number in range(len(editions))]
-            homes = ask(connection, "SELECT COUNT(*), COUNT(DISTINCT diaObjectId) FROM DiaObjectHome")
+            homes = execute(connection, "SELECT COUNT(*), COUNT(DISTINCT diaObjectId) FROM DiaObjectHome")
             assert homes[0][0] == homes[0][1] == len({row["diaObjectId"] for row in night.model.objects})
         check(meridian, tmp_path)
     finally:
@@ -291,7 +291,7 @@ def test_nobody_changes_what_is_published(meridian: Meridian, tmp_path: Path) ->
             "UPDATE PROMPT.Edition SET edition = 7", "ALTER TABLE Edition RENAME TO prompt.other", "CREATE TABLE prompt.own AS SELECT 1 AS a",
         ):  # fmt: skip
             with pytest.raises(pymysql.MySQLError, match="publishing alone changes them") as raised:
-                ask(connection, statement)
+                execute(connection, statement)
             assert raised.value.args[0] == 1290, statement
         assert_state(connection, night.history[-1][1])
 
@@ -306,7 +306,7 @@ def publish_in_vain(url: str) -> None:
 def published_state(connection: pymysql.connections.Connection) -> State:
     """What users see. The tables and views are made before the first edition: they are not there yet, or empty, while nothing is published."""
     try:
-        ask(connection, "USE prompt")
+        execute(connection, "USE prompt")
         return state(connection)
     except pymysql.MySQLError as error:
         assert error.args[0] in (1049, 1146), error
@@ -354,7 +354,7 @@ def test_by_hand_and_what_cannot_be(meridian: Meridian, tmp_path: Path) -> None:
             AlertDatabase(server.url(""), "plain").publish()
         for wrong, words in (("tomorrow", "give a time in UTC"), ("2200-01-01", "still to come")):
             with server.connect() as connection, pytest.raises(pymysql.MySQLError, match=words):
-                ask(connection, f"SET meridian_as_of = '{wrong}'")
+                execute(connection, f"SET meridian_as_of = '{wrong}'")
         with pytest.raises(AlertError):
             AlertDatabase(server.url(""), "nothing").publish()
     said = meridian.must("alerts", "publish", "prompt", "--data", tmp_path).text
@@ -373,7 +373,7 @@ def test_views_are_described_as_the_schema_describes_them(meridian: Meridian, tm
 
     def described() -> dict[tuple[str, str], tuple[str | None, str | None]]:
         query = "SELECT table_name, column_name, description, unit FROM TAP_SCHEMA.columns WHERE table_name LIKE 'prompt.Dia%'"
-        return {(table, column): (text, unit) for table, column, text, unit in ask(connection, query)}
+        return {(table, column): (text, unit) for table, column, text, unit in execute(connection, query)}
 
     with serving(meridian, tmp_path) as server, server.connect() as connection:
         night = Night(server, 6)

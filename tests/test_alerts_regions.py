@@ -29,7 +29,7 @@ from complaints import assert_rejected  # noqa: E402
 from meridian_cli import Meridian, read_arrow  # noqa: E402
 from serving import serving  # noqa: E402
 from small_tables import CHILD, DIRECTOR, write_lines  # noqa: E402
-from test_alerts_published import Night, ask, create  # noqa: E402
+from test_alerts_published import Night, execute, create  # noqa: E402
 
 STARS = 20_000
 EVERYWHERE = (0.0, -90.0, 360.0, 90.0)
@@ -439,7 +439,7 @@ def test_live_objects_of_an_alert_database(meridian: Meridian, tmp_path: Path) -
             night.change(25)
             night.publish(server)
             with server.connect(database="prompt") as connection:
-                [[edition]] = ask(connection, "SELECT MAX(edition) FROM Edition")
+                [[edition]] = execute(connection, "SELECT MAX(edition) FROM Edition")
             output = tmp_path / f"night-{number}"
             said = write(meridian, data, output, "--columns", "nDiaSources,validityStartMjdTai,firstDiaSourceMjdTai", db="prompt")
             latest = night.model.latest

@@ -29,7 +29,7 @@ from alert_model import rows_of, table_of  # noqa: E402
 from alert_release import SCHEMAS, Release, release_of, take_place  # noqa: E402
 from meridian_cli import Meridian, Outcome  # noqa: E402
 from serving import Server, serving, wait_until  # noqa: E402
-from test_alerts_published import SCHEMA, Night, ask, assert_state, check, create, state, stores  # noqa: E402
+from test_alerts_published import SCHEMA, Night, execute, assert_state, check, create, state, stores  # noqa: E402
 
 SEEDS = [int(seed) for seed in os.environ.get("MERIDIAN_RESEED_SEEDS", "1").split(",")]
 # Where a reseeding is killed: in the middle of its files, before the archive changes, and between the archive and the store.
@@ -114,23 +114,23 @@ def test_a_release_takes_the_place(meridian: Meridian, tmp_path: Path, store: st
 def assert_released(server: Server, night: Night, before: str, cut: float) -> None:
     """What was published before cannot be asked for; what is published now can."""
     with server.connect(database="prompt") as connection:
-        [[shown, edition, number, found_cut]] = ask(
+        [[shown, edition, number, found_cut]] = execute(
             connection, "SELECT CAST(publishedAt AS CHAR), edition, releaseNumber, cutMjdTai FROM AlertRelease ORDER BY edition DESC LIMIT 1"
         )
         assert found_cut == cut
-        editions = ask(connection, "SELECT edition FROM Edition ORDER BY edition")
+        editions = execute(connection, "SELECT edition FROM Edition ORDER BY edition")
         assert editions == [(at + 1,) for at in range(edition)]
-        ask(connection, f"SET meridian_as_of = '{before}'")
+        execute(connection, f"SET meridian_as_of = '{before}'")
         for table in SCHEMAS:
             with pytest.raises(pymysql.MySQLError, match="before the release of") as raised:
-                ask(connection, f"SELECT COUNT(*) FROM {table}")
+                execute(connection, f"SELECT COUNT(*) FROM {table}")
             assert raised.value.args[0] == 1231
-            ask(connection, "SET meridian_as_of = ''")
+            execute(connection, "SET meridian_as_of = ''")
             with pytest.raises(pymysql.MySQLError, match="before the release of") as raised:
-                ask(connection, f"SELECT COUNT(*) FROM {table} AS OF '{before}'")
+                execute(connection, f"SELECT COUNT(*) FROM {table} AS OF '{before}'")
             assert raised.value.args[0] == 1231
-            ask(connection, f"SET meridian_as_of = '{before}'")
-        ask(connection, f"SET meridian_as_of = '{shown}'")
+            execute(connection, f"SET meridian_as_of = '{before}'")
+        execute(connection, f"SET meridian_as_of = '{shown}'")
         assert_state(connection, night.model.state(), night.columns())
         assert number >= 1
 

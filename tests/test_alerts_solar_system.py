@@ -16,7 +16,7 @@ sys.path[:0] = [str(ROOT / "python" / "meridian_apdb")]
 from alert_model import PUBLISHED_COLUMNS  # noqa: E402
 from meridian_cli import Meridian  # noqa: E402
 from serving import serving  # noqa: E402
-from test_alerts_published import SCHEMA, Night, State, ask, check  # noqa: E402
+from test_alerts_published import SCHEMA, Night, State, execute, check  # noqa: E402
 
 SOURCE = PUBLISHED_COLUMNS["DiaSource"]
 MIDPOINT, WITHDRAWN, OBJECT = (SOURCE.index(name) for name in ("midpointMjdTai", "timeWithdrawnMjdTai", "ssObjectId"))
@@ -53,13 +53,13 @@ def test_a_schema_without_it_has_a_view(meridian: Meridian, tmp_path: Path) -> N
             if is_merged:
                 meridian.must("compact", "--data", data, "--db", "prompt", "--all")
             with server.connect(database="prompt") as connection:
-                assert ask(connection, "SELECT * FROM SSObject ORDER BY ssObjectId") == everything[-1]
+                assert execute(connection, "SELECT * FROM SSObject ORDER BY ssObjectId") == everything[-1]
                 for (at, _), wanted in zip(night.history, everything, strict=True):
-                    assert ask(connection, f"SELECT * FROM SSObject AS OF '{at}' ORDER BY ssObjectId") == wanted, at
+                    assert execute(connection, f"SELECT * FROM SSObject AS OF '{at}' ORDER BY ssObjectId") == wanted, at
                 number = everything[-1][0][0]
                 joined = f"SELECT COUNT(*) FROM SSObject o JOIN DiaSource s USING (ssObjectId) WHERE ssObjectId = {number}"
                 of_all = counted(night.history[-1][1], with_withdrawn=True)
-                assert ask(connection, joined) == [(next(row[1] for row in of_all if row[0] == number),)]
+                assert execute(connection, joined) == [(next(row[1] for row in of_all if row[0] == number),)]
     check(meridian, data)
 
 
@@ -75,9 +75,9 @@ def test_a_schema_with_it_has_a_table(meridian: Meridian, tmp_path: Path) -> Non
         numbers = [row[0] for row in counted(night.history[-1][1], with_withdrawn=True)]
         assert numbers
         with server.connect(database="prompt") as connection:
-            assert ask(connection, "SELECT COUNT(*) FROM SSObject") == [(0,)]
+            assert execute(connection, "SELECT COUNT(*) FROM SSObject") == [(0,)]
             columns = "SELECT COLUMN_NAME, COLUMN_COMMENT FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = 'prompt' AND TABLE_NAME = 'SSObject'"
-            assert dict(ask(connection, columns)) == {"ssObjectId": "Number.", "arc": "Arc of observations.", "flags": "Flags."}
+            assert dict(execute(connection, columns)) == {"ssObjectId": "Number.", "arc": "Arc of observations.", "flags": "Flags."}
         # Every second object has an orbit, and one has that has no sources.
         lines = [f"{number},{number % 7 + 0.5},{number % 2}" for number in [*numbers[::2], 77]]
         orbits = tmp_path / "orbits.csv"
@@ -89,10 +89,10 @@ def test_a_schema_with_it_has_a_table(meridian: Meridian, tmp_path: Path) -> Non
         rows = [row for row in state["DiaSource"] if row[OBJECT] in numbers[::2]]
         with server.connect(database="prompt") as connection:
             joined = "SELECT COUNT(*), COUNT(DISTINCT o.ssObjectId), MAX(s.midpointMjdTai) FROM DiaSource s JOIN SSObject o ON s.ssObjectId = o.ssObjectId"
-            assert ask(connection, joined) == [(len(rows), len({row[OBJECT] for row in rows}), max(row[MIDPOINT] for row in rows))]
+            assert execute(connection, joined) == [(len(rows), len({row[OBJECT] for row in rows}), max(row[MIDPOINT] for row in rows))]
             without = "SELECT o.ssObjectId FROM SSObject o LEFT JOIN DiaSource s ON s.ssObjectId = o.ssObjectId WHERE s.diaSourceId IS NULL"
-            assert (77,) in ask(connection, without)
+            assert (77,) in execute(connection, without)
             with pytest.raises(pymysql.MySQLError, match="has no states") as raised:
-                ask(connection, f"SELECT * FROM SSObject AS OF '{night.history[0][0]}'")
+                execute(connection, f"SELECT * FROM SSObject AS OF '{night.history[0][0]}'")
             assert raised.value.args[0] == 4124
     check(meridian, data)

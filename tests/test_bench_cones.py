@@ -69,7 +69,7 @@ def inside(stars: np.ndarray, ra: float, dec: float, radius: float) -> np.ndarra
     return 2 * np.arcsin(np.sqrt(sine)) <= np.radians(radius)
 
 
-def ask(generator: Path, base: str, *options: object) -> dict[str, Any]:
+def run_generator(generator: Path, base: str, *options: object) -> dict[str, Any]:
     """Runs `cones`; gives its figures."""
     command = [str(word) for word in (generator, "cones", base, *BOX, "--warm-up", 0, "--count-rows-every", 1, *options)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -142,7 +142,7 @@ def test_rows_of_every_answer_are_counted(generator: Path, stars: np.ndarray, fo
     """By the generator as by NumPy, at positions within the box."""
     with numpy_server(stars) as (base, asked):
         extra = f"RESPONSEFORMAT={form}"
-        figures = ask(generator, base, "--rate", 100, "--seconds", 1, "--radius", 900, "--connections", 4, "--extra", extra)
+        figures = run_generator(generator, base, "--rate", 100, "--seconds", 1, "--radius", 900, "--connections", 4, "--extra", extra)
     assert figures["errors"] == 0 and figures["requests"] == len(asked) == figures["counted_answers"]
     assert figures["counted_rows"] == expected_rows(stars, asked) > 1_000
     assert all(10 <= float(cone["RA"]) <= 14 and -2 <= float(cone["DEC"]) <= 2 for cone in asked)
@@ -152,10 +152,10 @@ def test_rows_of_every_answer_are_counted(generator: Path, stars: np.ndarray, fo
 def test_both_loops_ask_at_the_same_positions(generator: Path, stars: np.ndarray) -> None:
     """A seed says which, whatever the loop and the number of connections."""
     with numpy_server(stars) as (base, asked):
-        ask(generator, base, "--rate", 50, "--arrivals", "fixed", "--seconds", 1, "--seed", 5)
+        run_generator(generator, base, "--rate", 50, "--arrivals", "fixed", "--seconds", 1, "--seed", 5)
         steady = {(cone["RA"], cone["DEC"]) for cone in asked}
         asked.clear()
-        figures = ask(generator, base, "--seconds", 1, "--connections", 3, "--seed", 5)
+        figures = run_generator(generator, base, "--seconds", 1, "--connections", 3, "--seed", 5)
         fastest = {(cone["RA"], cone["DEC"]) for cone in asked}
     assert len(steady) == 50
     assert steady <= fastest or fastest <= steady
@@ -187,12 +187,12 @@ def test_meridian_gives_as_many_rows_as_numpy(meridian: Meridian, generator: Pat
     meridian.load(tmp_path / "data", "sky", "Star", file, **DIRECTOR)
     options = ("--rate", 50, "--seconds", 2, "--radius", 600, "--connections", 4, "--seed", 9)
     with numpy_server(stars) as (base, asked):
-        ask(generator, base, *options)
+        run_generator(generator, base, *options)
         expected = expected_rows(stars, asked)
     with serving(meridian, tmp_path / "data") as server:
         for form in FORMATS:
             base = f"http://127.0.0.1:{server.http_port}/scs/sky/Star"
-            figures = ask(generator, base, *options, "--extra", f"RESPONSEFORMAT={form}")
+            figures = run_generator(generator, base, *options, "--extra", f"RESPONSEFORMAT={form}")
             assert figures["errors"] == 0 and figures["never_sent"] == 0, figures["complaints"]
             assert (figures["counted_answers"], figures["counted_rows"]) == (len(asked), expected), form
 
@@ -271,12 +271,12 @@ def test_the_peer_is_asked_by_the_generator(generator: Path, cluster: Path, star
     """Both loops, with more connections than the pool has."""
     options = ("--radius", 600, "--seconds", 1, "--connections", 16, "--seed", 3)
     with numpy_server(stars) as (base, asked):
-        ask(generator, base, *options, "--rate", 50)
+        run_generator(generator, base, *options, "--rate", 50)
         expected = expected_rows(stars, asked)
     with peer(generator, cluster, "--columns", NUMBERS, "--pool", 2) as base:
-        steady = ask(generator, base, *options, "--rate", 50)
+        steady = run_generator(generator, base, *options, "--rate", 50)
         assert (steady["errors"], steady["counted_rows"]) == (0, expected)
-        fastest = ask(generator, base, *options)
+        fastest = run_generator(generator, base, *options)
         assert fastest["errors"] == 0 and fastest["answers"] > 0 and fastest["latency_ms"]["p50"] > 0
 
 

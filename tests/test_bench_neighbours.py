@@ -126,12 +126,12 @@ def test_a_spatial_join_counts_what_a_loop_counts(
     dialect = "meridian" if isinstance(contender, Meridian) else "duckdb"
     text = query.asked_in(dialect, constants, [])
     assert text is not None
-    assert difference(contender.to_arrow(contender.ask(text)), expected) is None
+    assert difference(contender.to_arrow(contender.execute(text)), expected) is None
     if dialect == "meridian":
         radius = f"< {query.pairs.radius!r}" if query.pairs else ", 1.0)"
         smaller = f"< {query.pairs.radius * 0.97!r}" if query.pairs else ", 0.97)"
         assert radius in text
-        wrong = contender.to_arrow(contender.ask(text.replace(radius, smaller)))
+        wrong = contender.to_arrow(contender.execute(text.replace(radius, smaller)))
         assert difference(wrong, expected) is not None
 
 

@@ -26,7 +26,7 @@ OUT_OF_MEMORY, TOO_LONG, TIME_LIMIT = 1041, 1301, 3024
 SECONDS = 3
 
 
-def ask(server: Server, statement: str) -> None:
+def execute(server: Server, statement: str) -> None:
     """Asks for all rows, and drops each as it comes."""
     options = {"database": "sky", "read_timeout": 60, "cursorclass": pymysql.cursors.SSCursor}
     with server.connect(**options) as connected, connected.cursor() as cursor:
@@ -43,7 +43,7 @@ class Bomb:
     name: str
     what: str
     comes_to: tuple[int | None, ...]
-    send: Callable[[Server, str], None] = ask
+    send: Callable[[Server, str], None] = execute
 
 
 def nested(function: str, times: int, innermost: str) -> str:

@@ -70,7 +70,7 @@ def test_every_byte_is_the_character_that_mariadb_takes_it_for(server: Server, m
     with server.connect(charset=name, use_unicode=False, database="sky") as ours:
         for byte in HIGH:
             sign = bytes([byte])
-            ((theirs,),) = mariadb.ask(f"SELECT HEX(CONVERT(_{name} x'{byte:02x}' USING utf8mb4))").rows
+            ((theirs,),) = mariadb.execute(f"SELECT HEX(CONVERT(_{name} x'{byte:02x}' USING utf8mb4))").rows
             ((read,),) = asked(ours, b"SELECT HEX('" + sign + b"') AS code")
             if theirs != "3F":
                 assert read == str(theirs).encode(), (name, byte)

@@ -73,7 +73,7 @@ def data(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def expected(meridian: Meridian, data: Path) -> dict[str, list[tuple[object, ...]]]:
     """What a server alone answers."""
     with serving(meridian, data) as server:
-        return {statement: ask(server, statement) for statement in STATEMENTS}
+        return {statement: execute(server, statement) for statement in STATEMENTS}
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def calm(meridian: Meridian, data: Path, tmp_path_factory: pytest.TempPathFactor
         yield cluster
 
 
-def ask(server: Server, statement: str, **options: object) -> list[tuple[object, ...]]:
+def execute(server: Server, statement: str, **options: object) -> list[tuple[object, ...]]:
     """The rows of a statement."""
     with server.connect(database="sky", **options) as connection, connection.cursor() as cursor:
         cursor.execute(statement)
@@ -104,7 +104,7 @@ def ask(server: Server, statement: str, **options: object) -> list[tuple[object,
 def check_all(cluster: Cluster, expected: dict[str, list[tuple[object, ...]]]) -> None:
     """Every statement is answered as a server alone answers it: floating-point sums to the last bit."""
     for statement, rows in expected.items():
-        assert ask(cluster.server, statement) == rows, statement
+        assert execute(cluster.server, statement) == rows, statement
 
 
 # What is answered.
@@ -115,11 +115,11 @@ def test_answers_are_those_of_a_server_alone(calm: Cluster, expected: dict[str, 
         check_all(calm, expected)
     pieces = calm.pieces()
     assert all(count > 0 for count in pieces.values()), pieces
-    plan = ask(calm.server, f"EXPLAIN ANALYZE {STATEMENTS[1]}")
+    plan = execute(calm.server, f"EXPLAIN ANALYZE {STATEMENTS[1]}")
     assert "pieces of worker w" in str(plan)
-    (summary,) = [text for name, text in ask(calm.server, f"EXPLAIN {STATEMENTS[1]}") if name == "summary"]
+    (summary,) = [text for name, text in execute(calm.server, f"EXPLAIN {STATEMENTS[1]}") if name == "summary"]
     assert re.search(r"^pieces sent to workers: w\d \d+, w\d \d+, w\d \d+$", str(summary), re.MULTILINE), summary
-    (summary,) = [text for name, text in ask(calm.server, f"EXPLAIN {STATEMENTS[7]}") if name == "summary"]
+    (summary,) = [text for name, text in execute(calm.server, f"EXPLAIN {STATEMENTS[7]}") if name == "summary"]
     assert "pieces sent to workers: w" in str(summary), "the subquery's phase goes to workers"
 
 
@@ -129,7 +129,7 @@ def test_a_mistake_of_a_statement_is_told_as_by_a_server_alone(calm: Cluster, me
     with serving(meridian, data) as alone:
         for server in (alone, calm.server):
             with pytest.raises(pymysql.err.Error) as raised:
-                ask(server, statement)
+                execute(server, statement)
             told.append(raised.value.args)
     assert told[0] == told[1]
 
@@ -185,7 +185,7 @@ def test_killing_a_query_ends_it_at_the_workers(calm: Cluster) -> None:
         thread = threading.Thread(target=run)
         thread.start()
         time.sleep(2)
-        ask(calm.server, f"KILL QUERY {connection.thread_id()}")
+        execute(calm.server, f"KILL QUERY {connection.thread_id()}")
         thread.join(timeout=10)
         assert raised and raised[0].args[0] == 1317
     wait_until(lambda: all(is_idle(worker.process.pid) for worker in calm.workers.values()), 10, "workers are idle")
@@ -240,7 +240,7 @@ def test_faults_under_load_cost_no_answer(cluster: Cluster, expected: dict[str, 
             statement = chooses.choice(list(expected))
             try:
                 # A comment makes it a statement that was not met: it is planned and sent to workers.
-                rows = ask(cluster.server, f"/* {chooses.random()} */ {statement}")
+                rows = execute(cluster.server, f"/* {chooses.random()} */ {statement}")
             except pymysql.err.Error as error:
                 wrong.append(f"{statement}: {error}")
                 continue
@@ -358,22 +358,22 @@ def test_appended_parts_replaced_and_dropped_tables_reach_the_workers(meridian: 
     data = load(meridian, tmp_path)
     with cluster_of(meridian, tmp_path / "cluster", data) as cluster:
         count = "SELECT COUNT(*), SUM(version) FROM Star"
-        assert ask(cluster.server, count) == [(STARS, STARS)]
+        assert execute(cluster.server, count) == [(STARS, STARS)]
         new = [f"{STARS + number},{number % 360},{number % 80},5" for number in range(1000)]
         more = write_lines(tmp_path / "new.csv", new)
         meridian.must("load", "--data", data, "--db", "sky", "--table", "Star", "--append", more)
         # At once, whether or not the workers have it.
-        assert ask(cluster.server, f"{count} WHERE version > 0") == [(STARS + 1000, STARS + 5000)]
+        assert execute(cluster.server, f"{count} WHERE version > 0") == [(STARS + 1000, STARS + 5000)]
         wait_until(cluster.has_replicas, 60, "the part has its replicas")
-        assert ask(cluster.server, f"{count} WHERE version >= 0") == [(STARS + 1000, STARS + 5000)]
+        assert execute(cluster.server, f"{count} WHERE version >= 0") == [(STARS + 1000, STARS + 5000)]
         held = sum(len(worker.files()) for worker in cluster.workers.values())
         meridian.must("compact", "--data", data, "--all")
-        assert ask(cluster.server, f"{count} WHERE version >= 1") == [(STARS + 1000, STARS + 5000)]
+        assert execute(cluster.server, f"{count} WHERE version >= 1") == [(STARS + 1000, STARS + 5000)]
         wait_until(lambda: sum(len(worker.files()) for worker in cluster.workers.values()) < held, 60, "old parts are gone")
         meridian.must("drop", "table", "--data", data, "--db", "sky", "--table", "Visit")
         visits = lambda: [path for worker in cluster.workers.values() for path in worker.files() if "visit" in str(path)]  # noqa: E731
         wait_until(lambda: not visits(), 60, "the files of the dropped table are gone")
-        assert ask(cluster.server, count) == [(STARS + 1000, STARS + 5000)]
+        assert execute(cluster.server, count) == [(STARS + 1000, STARS + 5000)]
 
 
 def test_a_number_that_stands_for_another_part_is_noticed(meridian: Meridian, tmp_path: Path) -> None:
@@ -387,16 +387,16 @@ def test_a_number_that_stands_for_another_part_is_noticed(meridian: Meridian, tm
         directories.append(directory / "data")
     total = "SELECT SUM(version) FROM Star WHERE ra >= 0"
     with cluster_of(meridian, tmp_path / "cluster", directories[0]) as cluster:
-        assert ask(cluster.server, total) == [(STARS,)]
+        assert execute(cluster.server, total) == [(STARS,)]
         shutil.copy(directories[0] / "cluster.json", directories[1] / "cluster.json")
         cluster.data = directories[1]
         cluster.restart_front_end(signal.SIGTERM)
         for _ in range(50):
-            assert ask(cluster.server, f"/* {random.random()} */ {total}") == [(2 * STARS,)]
+            assert execute(cluster.server, f"/* {random.random()} */ {total}") == [(2 * STARS,)]
             time.sleep(0.1)
         cluster.wait_for_replicas()
         before = sum(cluster.pieces().values())
-        assert ask(cluster.server, f"/* again */ {total}") == [(2 * STARS,)]
+        assert execute(cluster.server, f"/* again */ {total}") == [(2 * STARS,)]
         wait_until(lambda: sum(cluster.pieces().values()) > before, 10, "workers run the pieces")
 
 

@@ -22,7 +22,7 @@ from cluster_members import Member
 from meridian_cli import Meridian, Outcome
 from serving import START_SECONDS, Server, serving, wait_until
 from small_tables import star_lines, write_lines
-from test_cluster import STATEMENTS, ask
+from test_cluster import STATEMENTS, execute
 
 # Enough for each of seven chunks to have a file of its own: files of small chunks are on every worker.
 STARS = 140_000
@@ -66,7 +66,7 @@ def loaded(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Path
 def expected(meridian: Meridian, loaded: Path) -> dict[str, Rows]:
     """What a server without workers answers."""
     with serving(meridian, loaded) as server:
-        return {statement: ask(server, statement) for statement in [*STATEMENTS, PLAIN]}
+        return {statement: execute(server, statement) for statement in [*STATEMENTS, PLAIN]}
 
 
 @pytest.fixture
@@ -220,13 +220,13 @@ def shared_workers(
 def check_all(server: Server, expected: dict[str, Rows]) -> None:
     """Every statement is answered as a server without workers answers it: floating-point sums to the last bit."""
     for statement, rows in expected.items():
-        assert ask(server, statement) == rows, statement
+        assert execute(server, statement) == rows, statement
 
 
 def pieces_run(fronts: FrontEnds, at: int, statement: str, rows: Rows) -> int:
     """The pieces that workers run for a statement, which is answered right."""
     before = fronts.gauge(at, "remote_pieces")
-    assert ask(fronts.servers[at], f"/* {secrets.token_hex(4)} */ {statement}") == rows
+    assert execute(fronts.servers[at], f"/* {secrets.token_hex(4)} */ {statement}") == rows
     return fronts.gauge(at, "remote_pieces") - before
 
 
@@ -240,7 +240,7 @@ class Asking:
 
     def _run(self, server: Server, statement: str) -> None:
         try:
-            self.rows = ask(server, statement)
+            self.rows = execute(server, statement)
         except Exception as error:
             self.rows = error
 
@@ -286,7 +286,7 @@ def test_pieces_of_all_front_ends_run_at_the_workers(meridian: Meridian, data: P
         meridian.must("load", "--data", data, "--db", "sky", "--table", "Star", "--append", more)
         for server in fronts.servers:
             total = "SELECT COUNT(*), SUM(version) FROM Star"
-            wait_until(lambda server=server: ask(server, total) == [(STARS + 1000, STARS + 5000)], SECONDS, "the rows are seen")  # type: ignore[misc]
+            wait_until(lambda server=server: execute(server, total) == [(STARS + 1000, STARS + 5000)], SECONDS, "the rows are seen")  # type: ignore[misc]
         for at in range(3):
             fronts.wait_for_replicas(at)
 
@@ -311,7 +311,7 @@ def test_another_front_end_leads_when_the_leader_is_gone(
         lines = [f"{number},{number % 360},{number % 80},1" for number in range(500)]
         path = write_lines(tmp_path / "more.csv", lines)
         meridian.load(data, "sky", "More", path, kind="director", key="id", ra="ra", dec="dec", **CUT)
-        wait_until(lambda: ask(fronts.servers[other], "SELECT COUNT(*) FROM More") == [(500,)], SECONDS, "the table is seen")
+        wait_until(lambda: execute(fronts.servers[other], "SELECT COUNT(*) FROM More") == [(500,)], SECONDS, "the table is seen")
         wait_until(lambda: all("more" in str(list(files)).lower() for files in fronts.files().values()), SECONDS, "workers get it")
         fronts.wait_for_replicas(other)
         meridian.must("drop", "table", "--data", data, "--db", "sky", "--table", "More")

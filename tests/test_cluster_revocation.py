@@ -21,7 +21,7 @@ from cluster_members import Cluster, Member, cluster_of
 from meridian_cli import Meridian
 from serving import Server, wait_until
 from small_tables import DIRECTOR, star_lines, write_lines
-from test_cluster_tls import STATEMENTS, Port, ask, certificates, context, openssl, ports, pretending, said, status
+from test_cluster_tls import STATEMENTS, Port, execute, certificates, context, openssl, ports, pretending, said, status
 
 # What members notice by themselves takes a look at their files, which is every 2 s, and a log that is read.
 SECONDS = 20.0
@@ -83,14 +83,14 @@ class OpenConnection:
 def asking(server: Server, statement: str) -> Iterator[list[str]]:
     """Has a client ask all the time; what goes wrong is listed."""
     wrong: list[str] = []
-    expected = ask(server, statement)
+    expected = execute(server, statement)
     stop = threading.Event()
 
     def client() -> None:
         chooses = random.Random(4)
         while not stop.is_set():
             try:
-                rows = ask(server, f"/* {chooses.random()} */ {statement}")
+                rows = execute(server, f"/* {chooses.random()} */ {statement}")
             except pymysql.err.Error as error:
                 wrong.append(str(error))
                 continue
@@ -168,7 +168,7 @@ def test_a_revoked_member_is_cut_off_from_every_port_and_all_others_go_on(meridi
     wait_until(lambda: states(cluster, "second")["w2"] == "live", SECONDS, "it is back")
     for port in ports(cluster):
         assert refuses(port, context(authority / "ca.pem", stolen["w2"])), port
-    assert ask(cluster.server, STATEMENTS[0])[0][0] == 8_000
+    assert execute(cluster.server, STATEMENTS[0])[0][0] == 8_000
 
 
 def test_all_certificates_of_a_name_are_revoked_and_openssl_agrees(meridian: Meridian, tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_lists_that_cannot_be_used_are_not_taken(meridian: Meridian, cluster: Cl
     wait_until(lambda: port.log(cluster).count("a new list of revoked certificates is used") == 2, SECONDS, "it is used")
     assert refuses(port, context(authority / "ca.pem", stolen))
     meridian.must(*status_of)
-    assert ask(cluster.server, STATEMENTS[0])[0][0] == 8_000
+    assert execute(cluster.server, STATEMENTS[0])[0][0] == 8_000
 
 
 def test_certificates_that_end_soon_are_told(meridian: Meridian, cluster: Cluster, tmp_path: Path) -> None:

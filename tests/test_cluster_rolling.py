@@ -18,7 +18,7 @@ import pytest
 from meridian_cli import Meridian
 from serving import Server, serving, wait_until
 from small_tables import star_lines, write_lines
-from test_cluster import ask
+from test_cluster import execute
 from test_cluster_front_ends import CUT, SECONDS, Rows, check_all, pieces_run, shared_workers
 
 STARS = 30_000
@@ -49,7 +49,7 @@ def loaded(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Path
 def expected(meridian: Meridian, loaded: Path) -> dict[str, Rows]:
     """What a server without workers answers."""
     with serving(meridian, loaded) as server:
-        return {statement: ask(server, statement) for statement in STATEMENTS}
+        return {statement: execute(server, statement) for statement in STATEMENTS}
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def test_workers_learn_of_a_front_end_that_starts_later(meridian: Meridian, data
         lines = [f"{number},{number % 360},{number % 80},1" for number in range(500)]
         more = write_lines(tmp_path / "more.csv", lines)
         meridian.load(data, "sky", "More", more, kind="director", key="id", ra="ra", dec="dec", **CUT)
-        wait_until(lambda: ask(fronts.servers[1], "SELECT COUNT(*) FROM More") == [(500,)], SECONDS, "the table is seen")
+        wait_until(lambda: execute(fronts.servers[1], "SELECT COUNT(*) FROM More") == [(500,)], SECONDS, "the table is seen")
         fronts.wait_for_replicas(1)
         check_all(fronts.servers[1], expected)
         fronts.restart(0)

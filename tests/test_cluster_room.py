@@ -17,7 +17,7 @@ from cluster_members import Cluster, cluster_of
 from meridian_cli import Meridian
 from serving import Server, serving, wait_until
 from small_tables import star_lines, write_lines
-from test_cluster import ask
+from test_cluster import execute
 
 # Chunks of more than a block each, so that they have files of their own, and a part of small ones that share a file.
 STARS, MORE_STARS, VISITS = 120_000, 4_000, 120_000
@@ -59,7 +59,7 @@ def data(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def expected(meridian: Meridian, data: Path) -> dict[str, list[tuple[object, ...]]]:
     """What a server alone answers."""
     with serving(meridian, data) as server:
-        return {statement: ask(server, statement) for statement in STATEMENTS}
+        return {statement: execute(server, statement) for statement in STATEMENTS}
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def local_files(data: Path) -> list[Path]:
 def check_all(server: Server, expected: dict[str, list[tuple[object, ...]]]) -> None:
     """Every statement is answered as a server alone answers it: floating-point sums to the last bit."""
     for statement, rows in expected.items():
-        assert ask(server, statement) == rows, statement
+        assert execute(server, statement) == rows, statement
 
 
 def wait_until_away(cluster: Cluster) -> None:
@@ -122,7 +122,7 @@ def test_answers_are_the_same_whatever_becomes_of_workers(cluster: Cluster, expe
         while not stop.is_set():
             for statement, rows in expected.items():
                 try:
-                    found: object = ask(cluster.server, statement)
+                    found: object = execute(cluster.server, statement)
                 except pymysql.err.Error as error:
                     found = error
                 if found != rows:
@@ -160,7 +160,7 @@ def test_without_any_holder_the_chunk_is_named(cluster: Cluster, expected: dict[
         cluster.workers[name].end(signal.SIGKILL)
     wait_until(lambda: cluster.status()["lost_files"] > 0, 60, "files are missed")
     with pytest.raises(pymysql.err.Error) as raised:
-        ask(cluster.server, FULL_SCAN)
+        execute(cluster.server, FULL_SCAN)
     told = str(raised.value)
     assert "at workers alone" in told and "chunk " in told and "meridian cluster status" in told, told
     outcome = cluster.command("check")
@@ -206,7 +206,7 @@ def test_commands_beside_the_server_read_what_workers_have(cluster: Cluster, mer
 
     def check() -> None:
         for statement, row in sums.items():
-            assert ask(cluster.server, statement) == [row], statement
+            assert execute(cluster.server, statement) == [row], statement
             beside = meridian.must("sql", "--data", cluster.data, "--db", "sky", "--format", "csv", statement).text
             assert beside.splitlines()[1] == ",".join(map(str, row)), statement
 
@@ -303,4 +303,4 @@ def test_a_statement_reads_on_what_was_replaced_meanwhile(cluster: Cluster, meri
         time.sleep(3)
         rows = len(first) + sum(1 for _ in cursor)
     assert rows == VISITS
-    assert ask(cluster.server, "SELECT COUNT(*) FROM Star") == [(100,)]
+    assert execute(cluster.server, "SELECT COUNT(*) FROM Star") == [(100,)]

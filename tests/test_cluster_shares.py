@@ -61,7 +61,7 @@ def cluster(meridian: Meridian, data: Path, tmp_path_factory: pytest.TempPathFac
         yield cluster
 
 
-def ask(server: Server, statement: str, *before: str) -> list[tuple[object, ...]]:
+def execute(server: Server, statement: str, *before: str) -> list[tuple[object, ...]]:
     """The rows of a statement, after others of the same session."""
     with server.connect(database="sky") as connection, connection.cursor() as cursor:
         for setting in before:
@@ -97,10 +97,10 @@ def settled(cluster: Cluster, name: str) -> dict[str, float]:
 
 def test_a_plan_is_decoded_once_for_a_query_and_worker(cluster: Cluster, alone: Server) -> None:
     for number, statement in enumerate((NEIGHBOURS, SUMS)):
-        expected = ask(alone, statement)
+        expected = execute(alone, statement)
         plans, shares = settled(cluster, "plans_decoded"), settled(cluster, "shares")
         # A comment makes it a statement that was not met: it is planned and sent to workers.
-        assert ask(cluster.server, f"/* {number} */ {statement}") == expected
+        assert execute(cluster.server, f"/* {number} */ {statement}") == expected
         more_plans, more_shares = settled(cluster, "plans_decoded"), settled(cluster, "shares")
         assert {name: more_plans[name] - plans[name] for name in plans} == {"w0": 1, "w1": 1, "w2": 1}
         assert sum(more_shares.values()) - sum(shares.values()) >= 5, "several shares had that plan"
@@ -116,18 +116,18 @@ def test_statements_and_sessions_that_run_at_once_do_not_mix(cluster: Cluster, a
         *((f"SELECT COUNT(*) FROM Star WHERE ra > (SELECT AVG(ra) FROM Star WHERE id < {most})", ()) for most in (100, 1000)),
     ]
     failing = "SELECT SUM(9223372036854775807 + version) FROM Star"
-    expected = [ask(alone, statement, *before) for statement, before in cases]
+    expected = [execute(alone, statement, *before) for statement, before in cases]
     wrong: list[str] = []
 
     def client(number: int) -> None:
         for turn in range(3):
             for at in range(len(cases)):
                 statement, before = cases[(at + number) % len(cases)]
-                rows = ask(cluster.server, f"/* {number} {turn} */ {statement}", *before)
+                rows = execute(cluster.server, f"/* {number} {turn} */ {statement}", *before)
                 if rows != expected[(at + number) % len(cases)]:
                     wrong.append(f"{before} {statement}: {rows}")
             try:
-                ask(cluster.server, f"/* {number} {turn} */ {failing}")
+                execute(cluster.server, f"/* {number} {turn} */ {failing}")
                 wrong.append("the statement that fails has not failed")
             except pymysql.err.Error as error:
                 if error.args[0] not in (1264, 1690):
@@ -146,7 +146,7 @@ def test_plans_keep_no_parts_that_shall_go(meridian: Meridian, tmp_path: Path) -
     """A plan that a worker keeps holds the directories of its parts."""
     data = load(meridian, tmp_path, 2000)
     with cluster_of(meridian, tmp_path / "cluster", data, 2, 1) as cluster:
-        assert ask(cluster.server, "SELECT COUNT(*), SUM(ra) FROM Star")[0][0] == 2000
+        assert execute(cluster.server, "SELECT COUNT(*), SUM(ra) FROM Star")[0][0] == 2000
         meridian.must("drop", "table", "--data", data, "--db", "sky", "--table", "Star")
         wait_until(lambda: not any(worker.files() for worker in cluster.workers.values()), 15, "the files are gone")
 
@@ -164,7 +164,7 @@ def upload(server: Server, query: str, table: astropy.table.Table, *, is_job: bo
 @pytest.fixture(scope="module")
 def mine(alone: Server) -> astropy.table.Table:
     """Places near some stars, with texts and missing values."""
-    rows = ask(alone, "SELECT id, ra, `dec` FROM Star WHERE id % 7 = 0 ORDER BY id LIMIT 800")
+    rows = execute(alone, "SELECT id, ra, `dec` FROM Star WHERE id % 7 = 0 ORDER BY id LIMIT 800")
     table = astropy.table.Table(rows=[(int(str(n)), float(str(ra)) + 1e-5, float(str(dec)) - 1e-5) for n, ra, dec in rows], names=("n", "ra", "dec"))
     table["name"] = [f"place {n}" for n in table["n"]]
     table["v"] = astropy.table.MaskedColumn([float(n) / 3 for n in table["n"]], mask=[n % 2 == 0 for n in table["n"]])
@@ -210,13 +210,13 @@ def test_values_of_subqueries_go_along(cluster: Cluster, alone: Server) -> None:
         "SELECT id % 3 AS d, COUNT(*), MAX(ra - (SELECT AVG(ra) FROM Star)) FROM Star WHERE `dec` < (SELECT MAX(`dec`) FROM Star) GROUP BY d ORDER BY d",
         "SELECT COUNT(*), MIN(CONCAT(id, (SELECT MAX(id) FROM Star))) FROM Star",
     ):
-        rows = ask(cluster.server, f"/* once */ {statement}")
-        assert rows == ask(alone, statement), statement
-        analyzed = str(ask(cluster.server, f"EXPLAIN ANALYZE {statement}"))
+        rows = execute(cluster.server, f"/* once */ {statement}")
+        assert rows == execute(alone, statement), statement
+        analyzed = str(execute(cluster.server, f"EXPLAIN ANALYZE {statement}"))
         assert "pieces of worker" in analyzed
     # Both phases, that of the subquery and that of the statement.
     before = sum(settled(cluster, "plans_decoded").values())
-    ask(cluster.server, "SELECT COUNT(*), SUM(ra) FROM Star WHERE ra > (SELECT AVG(ra * 1.25) - 0.5 FROM Star)")
+    execute(cluster.server, "SELECT COUNT(*), SUM(ra) FROM Star WHERE ra > (SELECT AVG(ra * 1.25) - 0.5 FROM Star)")
     assert sum(settled(cluster, "plans_decoded").values()) - before == 6
 
 
@@ -279,16 +279,16 @@ def hung_pieces(worker: Member) -> Iterator[None]:
 def test_pieces_that_hang_run_elsewhere(meridian: Meridian, small: Path, tmp_path: Path, replicas: int) -> None:
     """A worker that reported and ran nothing was waited for without end where it was the only one with a file."""
     with cluster_of(meridian, tmp_path / "cluster", small, replicas, replicas, "--stalled-after", 3) as cluster:
-        expected = ask(cluster.server, SUMS)
+        expected = execute(cluster.server, SUMS)
         with hung_pieces(cluster.workers["w0"]):
             began = time.monotonic()
-            assert ask(cluster.server, f"/* hung */ {SUMS}") == expected
+            assert execute(cluster.server, f"/* hung */ {SUMS}") == expected
             assert time.monotonic() - began < 30
             assert {worker["state"] for worker in cluster.status()["workers"]} == {"live"}
         if replicas == 1:
             assert "make no progress" in cluster.server.log
             before = cluster.pieces()["w0"]
-            assert ask(cluster.server, f"/* again */ {SUMS}") == expected
+            assert execute(cluster.server, f"/* again */ {SUMS}") == expected
             wait_until(lambda: cluster.pieces()["w0"] > before, 10, "the worker runs pieces again")
 
 
@@ -299,7 +299,7 @@ def test_pieces_that_take_long_do_not_hang(meridian: Meridian, small: Path, tmp_
         rows: dict[int, object] = {}
 
         def client(number: int) -> None:
-            rows[number] = ask(cluster.server, f"/* {number} */ {long}")
+            rows[number] = execute(cluster.server, f"/* {number} */ {long}")
 
         threads = [threading.Thread(target=client, args=(number,)) for number in range(4)]
         began = time.monotonic()
@@ -315,12 +315,12 @@ def test_pieces_that_take_long_do_not_hang(meridian: Meridian, small: Path, tmp_
 
 def test_a_suspended_worker_is_waited_for_no_longer_than_a_silent_one(meridian: Meridian, small: Path, tmp_path: Path) -> None:
     with cluster_of(meridian, tmp_path / "cluster", small, 1, 1) as cluster:
-        expected = ask(cluster.server, NEIGHBOURS)
+        expected = execute(cluster.server, NEIGHBOURS)
         worker = cluster.workers["w0"]
         worker.send_signal(signal.SIGSTOP)
         try:
             began = time.monotonic()
-            assert ask(cluster.server, f"/* stopped */ {NEIGHBOURS}") == expected
+            assert execute(cluster.server, f"/* stopped */ {NEIGHBOURS}") == expected
             assert time.monotonic() - began < 30
         finally:
             worker.send_signal(signal.SIGCONT)

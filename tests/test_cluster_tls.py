@@ -29,7 +29,7 @@ STATEMENTS = [
 FRONT_END, WORKER = "front-end.meridian.internal", "worker.meridian.internal"
 
 
-def ask(server: Server, statement: str) -> list[tuple[object, ...]]:
+def execute(server: Server, statement: str) -> list[tuple[object, ...]]:
     """The rows of a statement."""
     with server.connect(database="sky") as connection, connection.cursor() as cursor:
         cursor.execute(statement)
@@ -132,15 +132,15 @@ def said(meridian: Meridian, *words: object) -> str:
 
 def test_answers_are_those_of_a_server_alone(meridian: Meridian, cluster: Cluster, data: Path, tmp_path: Path) -> None:
     with serving(meridian, data) as alone:
-        expected = [ask(alone, statement) for statement in STATEMENTS]
+        expected = [execute(alone, statement) for statement in STATEMENTS]
     for _ in range(2):
-        assert [ask(cluster.server, statement) for statement in STATEMENTS] == expected
+        assert [execute(cluster.server, statement) for statement in STATEMENTS] == expected
     wait_until(lambda: sum(cluster.pieces().values()) > 0, 10, "workers have run pieces")
     # A piece of which the worker lacks a file is read by ranges from the front end.
     worker = cluster.workers["w2"]
     for path in worker.files():
         path.unlink()
-    assert [ask(cluster.server, statement) for statement in STATEMENTS] == expected
+    assert [execute(cluster.server, statement) for statement in STATEMENTS] == expected
     worker.end()
     cluster.start_worker("w2")
     cluster.wait_for_replicas()
@@ -319,14 +319,14 @@ def shown(port: Port, cluster: Cluster) -> bytes | None:
 
 def test_new_certificates_are_taken_without_a_restart(meridian: Meridian, cluster: Cluster) -> None:
     authority = certificates(cluster)
-    expected = ask(cluster.server, STATEMENTS[1])
+    expected = execute(cluster.server, STATEMENTS[1])
     before = [shown(port, cluster) for port in ports(cluster)]
     outcome = meridian.run("cluster", "init", "--directory", authority, "w0")
     assert outcome.status != 0 and "--renew" in outcome.complaint
     meridian.must("cluster", "init", "--directory", authority, "--renew")
     wait_until(lambda: all(new != old for new, old in zip([shown(port, cluster) for port in ports(cluster)], before, strict=True)), 30, "all are new")
-    assert all(ask(cluster.server, statement) is not None for statement in STATEMENTS)
-    assert ask(cluster.server, STATEMENTS[1]) == expected
+    assert all(execute(cluster.server, statement) is not None for statement in STATEMENTS)
+    assert execute(cluster.server, STATEMENTS[1]) == expected
     assert {worker["state"] for worker in cluster.status()["workers"]} == {"live"}
     # What cannot be used is not taken, and said.
     for name in ("front-end", "w0"):

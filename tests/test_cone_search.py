@@ -469,12 +469,12 @@ def test_a_client_that_does_not_read_stops_the_work(server: Server) -> None:
 def test_many_at_once(server: Server) -> None:
     outcomes: list[int] = []
 
-    def ask(number: int) -> None:
+    def execute(number: int) -> None:
         for turn in range(20):
             at = CROWDED[(number + turn) % len(CROWDED)]
             outcomes.append(len(cone(server, *at, 0.3)))
 
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(16)]
+    threads = [threading.Thread(target=execute, args=(number,)) for number in range(16)]
     for thread in threads:
         thread.start()
     for thread in threads:

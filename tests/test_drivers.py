@@ -252,21 +252,21 @@ import datetime, decimal, json, sys
 import MySQLdb, MySQLdb.cursors
 settings = json.loads(sys.argv[1])
 connection = MySQLdb.connect(host="127.0.0.1", user="tester", passwd="secret", db="sky", charset="utf8mb4", binary_prefix=True, **settings)
-def ask(statement, *values, cursor=None):
+def execute(statement, *values, cursor=None):
     cursor = cursor or connection.cursor()
     cursor.execute(statement, values or None)
     return cursor.fetchall()
 def shown(value):
     return value.hex() if isinstance(value, (bytes, float)) else str(value)
 out = {}
-out["extremes"] = [[shown(value) for value in row] for row in ask("SELECT * FROM Extremes ORDER BY id")]
-out["parameters"] = [shown(value) for value in ask(
+out["extremes"] = [[shown(value) for value in row] for row in execute("SELECT * FROM Extremes ORDER BY id")]
+out["parameters"] = [shown(value) for value in execute(
     "SELECT %s, %s, %s, %s, %s, %s, %s, HEX(%s)",
     -7, 2**64 - 1, -0.1, decimal.Decimal("1.250"), "it's \\\\ % ;", None, datetime.datetime(2010, 6, 15, 1, 2, 3), b"\\0\\xff'\\\\",
 )[0]]
-out["compared"] = ask("SELECT id FROM Extremes WHERE raw = %s OR ubig = %s ORDER BY id", b"\\0\\xff", 2**63)
+out["compared"] = execute("SELECT id FROM Extremes WHERE raw = %s OR ubig = %s ORDER BY id", b"\\0\\xff", 2**63)
 try:
-    ask("SELECT nosuch FROM Object")
+    execute("SELECT nosuch FROM Object")
 except MySQLdb.Error as error:
     out["error"] = error.args[0]
 cursor = connection.cursor(MySQLdb.cursors.SSCursor)
@@ -274,20 +274,20 @@ cursor.execute("SELECT a.objectId, REPEAT('x', 1000) FROM Object a, Object b LIM
 out["streamed"] = sum(len(row[1]) for row in cursor)
 cursor.close()
 connection.autocommit(False)
-out["autocommit"] = [connection.get_autocommit(), ask("SELECT @@autocommit")[0][0]]
+out["autocommit"] = [connection.get_autocommit(), execute("SELECT @@autocommit")[0][0]]
 connection.commit()
 connection.ping()
 connection.select_db("information_schema")
-out["chosen"] = ask("SELECT DATABASE()")[0][0]
+out["chosen"] = execute("SELECT DATABASE()")[0][0]
 cursor = connection.cursor()
 cursor.execute("SELECT 1; SELECT 2, 3")
 out["several"] = [cursor.fetchall()]
 while cursor.nextset() == 1:
     out["several"].append(cursor.fetchall())
-out["tls"] = ask("SHOW STATUS LIKE 'Ssl_version'")[0][1]
+out["tls"] = execute("SHOW STATUS LIKE 'Ssl_version'")[0][1]
 out["stat"] = connection.stat()
 connection.change_user("other", "secret", "sky")
-out["user"] = ask("SELECT USER()")[0][0]
+out["user"] = execute("SELECT USER()")[0][0]
 print(json.dumps(out))
 """
 
@@ -330,7 +330,7 @@ def trusting() -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(CA))
 
 
-def ask(connection: pymysql.connections.Connection, statement: str) -> tuple[tuple[object, ...], ...]:
+def execute(connection: pymysql.connections.Connection, statement: str) -> tuple[tuple[object, ...], ...]:
     """The rows of an answer."""
     with connection.cursor() as cursor:
         cursor.execute(statement)
@@ -342,26 +342,26 @@ def test_pymysql_in_tls(server: Server, version: ssl.TLSVersion) -> None:
     context = trusting()
     context.minimum_version = context.maximum_version = version
     with server.connect(database="sky", ssl=context) as connected:
-        status = dict(ask(connected, "SHOW STATUS LIKE 'Ssl%'"))
+        status = dict(execute(connected, "SHOW STATUS LIKE 'Ssl%'"))
         assert status["Ssl_version"] == version.name.replace("_", ".") and str(status["Ssl_cipher"]).startswith("TLS_")
-        assert ask(connected, "SELECT @@have_ssl") == (("YES",),)
+        assert execute(connected, "SELECT @@have_ssl") == (("YES",),)
         # More than a record of TLS holds, both ways.
         text = "x" * (17 << 20)
-        assert ask(connected, f"SELECT '{text}' AS t") == ((text,),)
-        rows = ask(connected, "SELECT a.objectId, REPEAT('y', 500) FROM Object a, Object b LIMIT 100000")
+        assert execute(connected, f"SELECT '{text}' AS t") == ((text,),)
+        rows = execute(connected, "SELECT a.objectId, REPEAT('y', 500) FROM Object a, Object b LIMIT 100000")
         assert len(rows) == 100_000 and all(len(str(row[1])) == 500 for row in rows)
 
 
 def test_clear_text_goes_on_beside_tls(server: Server) -> None:
     with server.connect(database="sky", ssl_disabled=True) as connected:
-        assert dict(ask(connected, "SHOW STATUS LIKE 'Ssl%'")) == {"Ssl_cipher": "", "Ssl_version": ""}
+        assert dict(execute(connected, "SHOW STATUS LIKE 'Ssl%'")) == {"Ssl_cipher": "", "Ssl_version": ""}
 
 
 def test_the_certificate_is_that_of_the_host(server: Server) -> None:
     with pytest.raises(pymysql.OperationalError, match="(?i)certificate"):
         server.connect(ssl=ssl.create_default_context())
     with server.connect(host="localhost", ssl=trusting()) as connected:
-        assert ask(connected, "SELECT 1") == ((1,),)
+        assert execute(connected, "SELECT 1") == ((1,),)
 
 
 @pytest.mark.parametrize("pure", [True, False], ids=["Python", "MySQL's C library"])
@@ -427,7 +427,7 @@ def test_tls_that_is_not_offered(meridian: Meridian, data: Path) -> None:
         with pytest.raises(pymysql.OperationalError):
             server.connect(ssl=trusting())
         with server.connect() as connected:
-            assert ask(connected, "SELECT @@have_ssl") == (("DISABLED",),)
+            assert execute(connected, "SELECT @@have_ssl") == (("DISABLED",),)
 
 
 @pytest.mark.parametrize(

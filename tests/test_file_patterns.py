@@ -95,14 +95,14 @@ def test_patterns_that_match_nothing_and_files_that_differ_are_told(meridian: Me
     def load(pattern: str) -> object:
         return meridian.run(*load_arguments(tmp_path / "data", "sky", "T", tmp_path / pattern, kind="replicated"))
 
-    def ask(pattern: str) -> object:
+    def execute(pattern: str) -> object:
         return meridian.run("sql", "--data", data, f"SELECT COUNT(*) FROM read_csv('{tmp_path / pattern}')")
 
     write_lines(tmp_path / "a1.csv", ["1,2"], "id,mag")
     write_lines(tmp_path / "a2.csv", ["3,4"], "id,flux")
     write_lines(tmp_path / "b1.csv", ["1,2"], "id,mag")
     write_lines(tmp_path / "b2.csv", ["3,bright"], "id,mag")
-    for run in (load, ask):
+    for run in (load, execute):
         assert_rejected(run("c*.csv"), "c*.csv: no file matches this pattern")  # type: ignore[arg-type]
         assert_rejected(run("a*.csv"), "a2.csv", "not those of", "a1.csv", "it lacks mag and has flux besides")  # type: ignore[arg-type]
         assert_rejected(run("b*.csv"), "b2.csv:2", "bright")  # type: ignore[arg-type]

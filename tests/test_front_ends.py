@@ -23,7 +23,7 @@ from small_tables import load_stars_and_bands
 from test_login_over_http import cookie_of, who
 from test_login_over_http import send as send_to
 from test_submitted_queries import ENDED, NEVER_ENDS, PAIRS, ended, error, listed, rows, submit
-from test_tap import ask, rows_of, send, text_of
+from test_tap import execute, rows_of, send, text_of
 from test_users import PASSWORD, must
 
 # Enough for a dozen pieces.
@@ -277,15 +277,15 @@ def test_a_job_of_tap_is_the_same_at_all(meridian: Meridian, data: Path) -> None
             job = made.url[len(one.url("")) :]
             # Made at one, changed and started at the other one, followed at both.
             assert text_of(two, f"{job}/phase") == "PENDING"
-            assert ask(two, f"{job}/parameters", {"MAXREC": "7"}).status == 200
-            assert "7" in ask(one, f"{job}/parameters").text
-            ask(two, f"{job}/phase", {"PHASE": "RUN"})
+            assert execute(two, f"{job}/parameters", {"MAXREC": "7"}).status == 200
+            assert "7" in execute(one, f"{job}/parameters").text
+            execute(two, f"{job}/phase", {"PHASE": "RUN"})
             for server in (one, two):
-                shown = ask(server, job, WAIT=60, PHASE="QUEUED")
+                shown = execute(server, job, WAIT=60, PHASE="QUEUED")
                 assert shown.status == 200
                 wait_until(lambda server=server: text_of(server, f"{job}/phase") == "COMPLETED", SECONDS, "it is complete")  # type: ignore[misc]
-                assert rows_of(ask(server, f"{job}/results/result").text) == [["10"]]
-                assert job.rsplit("/", 1)[1] in ask(server, "/tap/async").text
+                assert rows_of(execute(server, f"{job}/results/result").text) == [["10"]]
+                assert job.rsplit("/", 1)[1] in execute(server, "/tap/async").text
             # Another one is taken over with its table by the other server.
             long = (
                 "SELECT COUNT(*) AS n FROM sky.Star a, sky.Star b, TAP_UPLOAD.mine u"
@@ -296,16 +296,16 @@ def test_a_job_of_tap_is_the_same_at_all(meridian: Meridian, data: Path) -> None
             wait_until(lambda: text_of(two, f"{running}/phase") in ("EXECUTING", "COMPLETED"), SECONDS, "it runs")
             one.stop(signal.SIGKILL)
         wait_until(lambda: text_of(two, f"{running}/phase") not in ("QUEUED", "EXECUTING"), SECONDS, "it ends")
-        assert text_of(two, f"{running}/phase") == "COMPLETED", ask(two, running).text
+        assert text_of(two, f"{running}/phase") == "COMPLETED", execute(two, running).text
         plain = "SELECT COUNT(*) AS n FROM sky.Star a, sky.Star b WHERE a.id < 6000 AND b.id < 6000 AND a.ra + b.ra < 2.0"
-        expected = rows_of(ask(two, "/tap/sync", QUERY=plain, FORMAT="csv").text)
-        assert rows_of(ask(two, f"{running}/results/result").text) == expected
-        ask(two, f"{waiting}/phase", {"PHASE": "RUN"})
+        expected = rows_of(execute(two, "/tap/sync", QUERY=plain, FORMAT="csv").text)
+        assert rows_of(execute(two, f"{running}/results/result").text) == expected
+        execute(two, f"{waiting}/phase", {"PHASE": "RUN"})
         wait_until(lambda: text_of(two, f"{waiting}/phase") == "COMPLETED", SECONDS, "it is complete")
         with serving(meridian, data) as three:
-            assert ask(three, running, {"ACTION": "DELETE"}).status == 200
+            assert execute(three, running, {"ACTION": "DELETE"}).status == 200
             for server in (two, three):
-                assert ask(server, running).status == 404
+                assert execute(server, running).status == 404
 
 
 def test_a_users_limit_counts_over_all(meridian: Meridian, data: Path) -> None:

@@ -57,7 +57,7 @@ def data(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory / "data"
 
 
-def ask(meridian: Meridian, data: Path, statement: str) -> list[tuple[object, ...]]:
+def execute(meridian: Meridian, data: Path, statement: str) -> list[tuple[object, ...]]:
     """The rows of a result."""
     outcome = meridian.must("sql", "--data", data, "--db", "j", "--quiet", "--format", "arrow", statement)
     return [tuple(row) for row in rows_of(pa.ipc.open_stream(outcome.stdout).read_all())]
@@ -76,11 +76,11 @@ def ask(meridian: Meridian, data: Path, statement: str) -> list[tuple[object, ..
 )
 def test_values_are_sorted_as_the_manual_says(meridian: Meridian, data: Path, statement: str) -> None:
     """9 was behind 10, as texts are."""
-    assert [row[0] for row in ask(meridian, data, statement)] == [place for place, _ in PLACES]
+    assert [row[0] for row in execute(meridian, data, statement)] == [place for place, _ in PLACES]
 
 
 def test_what_is_missing_is_before_all_values(meridian: Meridian, data: Path) -> None:
-    rows = ask(meridian, data, "SELECT id, d->'$.v' AS v FROM D ORDER BY v LIMIT 2")
+    rows = execute(meridian, data, "SELECT id, d->'$.v' AS v FROM D ORDER BY v LIMIT 2")
     assert rows[0] == (99, None) and rows[1][1] == "null"
 
 
@@ -88,7 +88,7 @@ def test_what_is_missing_is_before_all_values(meridian: Meridian, data: Path) ->
 def test_values_are_compared_pair_by_pair(meridian: Meridian, data: Path, operator: str) -> None:
     compared = f"SELECT COUNT(*) FROM D a JOIN D b ON a.d->'$.v' {operator} b.d->'$.v'"
     expected = f"SELECT COUNT(*) FROM D a JOIN D b ON a.place {operator} b.place WHERE a.id < 99 AND b.id < 99"
-    assert ask(meridian, data, compared) == ask(meridian, data, expected)
+    assert execute(meridian, data, compared) == execute(meridian, data, expected)
 
 
 @pytest.mark.parametrize(
@@ -124,11 +124,11 @@ def test_values_are_compared_pair_by_pair(meridian: Meridian, data: Path, operat
 )
 def test_values_meet_values_of_sql(meridian: Meridian, data: Path, condition: str, places: list[int]) -> None:
     statement = f"SELECT place FROM D WHERE {condition} ORDER BY place"
-    assert [row[0] for row in ask(meridian, data, statement)] == places
+    assert [row[0] for row in execute(meridian, data, statement)] == places
 
 
 def test_different_values_are_counted(meridian: Meridian, data: Path) -> None:
-    (row,) = ask(meridian, data, "SELECT COUNT(DISTINCT d->'$.v'), COUNT(d->'$.v'), COUNT(DISTINCT d->'$.v', 1) FROM D")
+    (row,) = execute(meridian, data, "SELECT COUNT(DISTINCT d->'$.v'), COUNT(d->'$.v'), COUNT(DISTINCT d->'$.v', 1) FROM D")
     assert row == (len(ORDERED), len(PLACES), len(ORDERED))
 
 
@@ -148,14 +148,14 @@ def test_different_values_are_counted(meridian: Meridian, data: Path) -> None:
 )  # fmt: skip
 def test_values_are_grouped(meridian: Meridian, data: Path, statement: str, expected: list[tuple[object, ...]]) -> None:
     """They were refused. 1, 1.0 and 1e0 are one value."""
-    assert ask(meridian, data, statement) == expected
+    assert execute(meridian, data, statement) == expected
 
 
 def test_texts_of_values_are_texts(meridian: Meridian, data: Path) -> None:
     statement = "SELECT DISTINCT d->>'$.v' AS v FROM D WHERE place BETWEEN 4 AND 6 ORDER BY v"
-    assert ask(meridian, data, statement) == [("1",), ("1.0",), ("10",), ("10.0",), ("9",)]
+    assert execute(meridian, data, statement) == [("1",), ("1.0",), ("10",), ("10.0",), ("9",)]
     grouped = "SELECT d->>'$.name' AS n, COUNT(*) FROM D WHERE place = 4 GROUP BY d->>'$.name'"
-    assert ask(meridian, data, grouped) == [("n4", 3)]
+    assert execute(meridian, data, grouped) == [("n4", 3)]
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def server(meridian: Meridian, data: Path) -> Iterator[Server]:
         yield server
 
 
-def ask(server: Server, statement: str, user: str = "ann", *before: str) -> list[tuple[object, ...]]:
+def execute(server: Server, statement: str, user: str = "ann", *before: str) -> list[tuple[object, ...]]:
     """The rows of a statement by a connection of its own."""
     with server.connect(database="sky", user=user) as connection, connection.cursor() as cursor:
         for setting in before:
@@ -77,11 +77,11 @@ def blocked(server: Server) -> Iterator[list[Asked]]:
     """So many slow sorts that others have to wait."""
     running = [Asked(server, SORT.format(n=n), "slow") for n in range(1, 9)]
     listing = LISTED.format(user="slow")
-    wait_until(lambda: any(row[1] == "QUEUED" for row in ask(server, listing, "watcher")), 30, "some wait")
+    wait_until(lambda: any(row[1] == "QUEUED" for row in execute(server, listing, "watcher")), 30, "some wait")
     yield running
-    for number, *_ in ask(server, listing, "watcher"):
+    for number, *_ in execute(server, listing, "watcher"):
         try:
-            ask(server, f"CANCEL {number}", "slow")
+            execute(server, f"CANCEL {number}", "slow")
         except pymysql.MySQLError:
             pass
     for one in running:
@@ -111,14 +111,14 @@ def test_a_query_that_waits_is_ended(server: Server, blocked: list[Asked]) -> No
     assert late.error[0] == 3024 and "max_execution_time" in late.error[1] and "waited for memory" in late.error[1], late.error
 
     def waiting(user: str) -> list[tuple[object, ...]]:
-        return [row for row in ask(server, LISTED.format(user=user), "watcher") if row[1:3] == ("QUEUED", "MEMORY")]
+        return [row for row in execute(server, LISTED.format(user=user), "watcher") if row[1:3] == ("QUEUED", "MEMORY")]
 
     for how in ("KILL QUERY", "CANCEL"):
         asked = Asked(server, SORT.format(n=98), "ended")
         wait_until(lambda: len(waiting("ended")) == 1, 20, "it waits")
         [(number, _, _, place)] = waiting("ended")
         assert isinstance(place, int) and place >= 1
-        ask(server, f"{how} {asked.number if how == 'KILL QUERY' else number}", "ended")
+        execute(server, f"{how} {asked.number if how == 'KILL QUERY' else number}", "ended")
         asked.join(20)
         assert asked.error is not None and asked.error[0] == 1317
         wait_until(lambda: not waiting("ended"), 20, "it has left the queue")
@@ -126,10 +126,10 @@ def test_a_query_that_waits_is_ended(server: Server, blocked: list[Asked]) -> No
         connection._execute_command(pymysql.constants.COMMAND.COM_QUERY, SORT.format(n=97))  # type: ignore[attr-defined]
         wait_until(lambda: len(waiting("gone")) == 1, 20, "it waits")
     wait_until(lambda: not waiting("gone"), 20, "it has left the queue")
-    [(submitted, _)] = ask(server, f"SUBMIT {SORT.format(n=96)}", "async")
+    [(submitted, _)] = execute(server, f"SUBMIT {SORT.format(n=96)}", "async")
     wait_until(lambda: len(waiting("async")) == 1, 20, "it waits")
-    ask(server, f"CANCEL {submitted}", "async")
-    assert ask(server, f"SELECT STATE FROM information_schema.QUERIES WHERE ID = {submitted}", "async") == [("ABORTED",)]
+    execute(server, f"CANCEL {submitted}", "async")
+    assert execute(server, f"SELECT STATE FROM information_schema.QUERIES WHERE ID = {submitted}", "async") == [("ABORTED",)]
 
 
 def test_a_connection_waits_no_longer_than_it_may(meridian: Meridian, data: Path) -> None:

@@ -58,7 +58,7 @@ def connection(server: Server) -> Iterator[pymysql.connections.Connection]:
         yield connected
 
 
-def ask(connection: pymysql.connections.Connection, statement: str, *values: object) -> list[tuple[object, ...]]:
+def execute(connection: pymysql.connections.Connection, statement: str, *values: object) -> list[tuple[object, ...]]:
     """The rows of an answer."""
     with connection.cursor() as cursor:
         cursor.execute(statement, values or None)
@@ -68,7 +68,7 @@ def ask(connection: pymysql.connections.Connection, statement: str, *values: obj
 def rejected(connection: pymysql.connections.Connection, statement: str) -> tuple[int, str]:
     """The number and the sentence with which a statement is rejected."""
     with pytest.raises(pymysql.MySQLError) as raised:
-        ask(connection, statement)
+        execute(connection, statement)
     number, sentence = raised.value.args
     return number, sentence
 
@@ -147,7 +147,7 @@ def test_types_are_those_of_mariadb(
     mariadb = MariaDB(tmp_path_factory.mktemp("types"))
     try:
         mariadb.make_database("sky", [sky.make_extremes()], {})
-        theirs = mariadb.ask(EVERYTHING).columns
+        theirs = mariadb.execute(EVERYTHING).columns
     finally:
         mariadb.stop()
     with connection.cursor() as cursor:
@@ -166,7 +166,7 @@ def test_columns_tell_what_they_are(connection: pymysql.connections.Connection) 
     assert (fields["price"].type_code, fields["price"].scale) == (FIELD_TYPE.NEWDECIMAL, 3)
     # A driver makes 1 and 0 of it; of a BIT(1) many make bytes.
     assert (fields["flag"].type_code, fields["flag"].length) == (FIELD_TYPE.TINY, 1)
-    assert {row[0] for row in ask(connection, "SELECT flag FROM Extremes")} == {None, 0, 1}
+    assert {row[0] for row in execute(connection, "SELECT flag FROM Extremes")} == {None, 0, 1}
     assert fields["txt"].charsetnr == 255 and fields["raw"].charsetnr == 63
 
 
@@ -210,7 +210,7 @@ def test_parameters_are_bound_as_they_are(server: Server) -> None:
 
 
 def test_a_prepared_statement_is_asked_again_and_again(server: Server, connection: pymysql.connections.Connection) -> None:
-    keys = [row[0] for row in ask(connection, "SELECT objectId FROM Object ORDER BY objectId LIMIT 50")]
+    keys = [row[0] for row in execute(connection, "SELECT objectId FROM Object ORDER BY objectId LIMIT 50")]
     with connector(server) as connected, connected.cursor(prepared=True) as cursor:
         for key in keys:
             cursor.execute("SELECT objectId FROM Object WHERE objectId = ?", (key,))
@@ -240,13 +240,13 @@ def test_several_statements_give_several_answers(connection: pymysql.connections
         with pytest.raises(pymysql.MySQLError) as raised:
             cursor.nextset()
         assert raised.value.args[0] == 1054
-    assert ask(connection, "SELECT 4") == [(4,)]
+    assert execute(connection, "SELECT 4") == [(4,)]
 
 
 def test_one_statement_at_a_time_unless_announced(server: Server) -> None:
     with server.connect() as connected:
         assert rejected(connected, "SELECT 1; SELECT 2")[0] == 1064
-        assert ask(connected, "SELECT 1;") == [(1,)]
+        assert execute(connected, "SELECT 1;") == [(1,)]
 
 
 MISTAKES = {
@@ -289,58 +289,58 @@ def test_mistakes_have_numbers_and_sentences(connection: pymysql.connections.Con
     number, word = MISTAKES[statement]
     found, sentence = rejected(connection, statement)
     assert found == number and word.lower() in sentence.lower(), sentence
-    assert ask(connection, "SELECT 1") == [(1,)], "the connection is not to be used any more"
+    assert execute(connection, "SELECT 1") == [(1,)], "the connection is not to be used any more"
 
 
 def test_variables_of_users(server: Server, connection: pymysql.connections.Connection) -> None:
-    ask(connection, "SET @ra = 56.75, @name := 'it''s', @n = 1 + 1, @d = 1e-3, @s = -12.50, @day = DATE '2026-01-02'")
-    row = ask(connection, "SELECT @ra, @NAME, @n, @d, @s + 1, @day, @never, @n * 2")
+    execute(connection, "SET @ra = 56.75, @name := 'it''s', @n = 1 + 1, @d = 1e-3, @s = -12.50, @day = DATE '2026-01-02'")
+    row = execute(connection, "SELECT @ra, @NAME, @n, @d, @s + 1, @day, @never, @n * 2")
     assert row == [(decimal.Decimal("56.75"), "it's", 2, 1e-3, decimal.Decimal("-11.50"), "2026-01-02", None, 4)]
     # The heading is what was typed, and other connections have variables of their own.
     with connection.cursor() as cursor:
         cursor.execute("SELECT @n")
         assert [column[0] for column in cursor.description] == ["@n"]
     with server.connect(database="sky") as other:
-        assert ask(other, "SELECT @n") == [(None,)]
+        assert execute(other, "SELECT @n") == [(None,)]
     # Values of tables, in conditions, lists, limits of cones and parameters.
-    ask(connection, "SET @largest = (SELECT MAX(objectId) FROM Object), @count = (SELECT COUNT(*) FROM Object)")
-    largest, count = ask(connection, "SELECT MAX(objectId), COUNT(*) FROM Object")[0]
-    assert ask(connection, "SELECT @largest, @count") == [(largest, count)]
-    assert ask(connection, "SELECT objectId FROM Object WHERE objectId = @largest") == [(largest,)]
-    assert ask(connection, "SELECT COUNT(*) FROM Object WHERE objectId IN (@largest, @never)") == [(1,)]
+    execute(connection, "SET @largest = (SELECT MAX(objectId) FROM Object), @count = (SELECT COUNT(*) FROM Object)")
+    largest, count = execute(connection, "SELECT MAX(objectId), COUNT(*) FROM Object")[0]
+    assert execute(connection, "SELECT @largest, @count") == [(largest, count)]
+    assert execute(connection, "SELECT objectId FROM Object WHERE objectId = @largest") == [(largest,)]
+    assert execute(connection, "SELECT COUNT(*) FROM Object WHERE objectId IN (@largest, @never)") == [(1,)]
     for value in (largest, largest - 1, largest):
-        ask(connection, f"SET @largest = {value}")
-        assert ask(connection, "SELECT COUNT(*) FROM Object WHERE objectId > @largest")[0][0] == (value < largest)
+        execute(connection, f"SET @largest = {value}")
+        assert execute(connection, "SELECT COUNT(*) FROM Object WHERE objectId > @largest")[0][0] == (value < largest)
     # A submitted query has the values of the moment.
-    query = ask(connection, "SUBMIT SELECT @largest AS a, '@largest' AS b")[0][0]
-    ask(connection, "SET @largest = NULL")
+    query = execute(connection, "SUBMIT SELECT @largest AS a, '@largest' AS b")[0][0]
+    execute(connection, "SET @largest = NULL")
     state = f"SELECT STATE FROM information_schema.QUERIES WHERE ID = {query}"
-    wait_until(lambda: ask(connection, state) == [("COMPLETED",)], 20, "the query is completed")
-    assert ask(connection, f"SELECT * FROM qserv_result({query})") == [(largest, "@largest")]
+    wait_until(lambda: execute(connection, state) == [("COMPLETED",)], 20, "the query is completed")
+    assert execute(connection, f"SELECT * FROM qserv_result({query})") == [(largest, "@largest")]
 
 
 def test_sleeping_ends_with_the_statement(connection: pymysql.connections.Connection) -> None:
     begun = time.monotonic()
-    assert ask(connection, "SELECT SLEEP(0.3)") == [(0,)]
+    assert execute(connection, "SELECT SLEEP(0.3)") == [(0,)]
     assert 0.3 <= time.monotonic() - begun < SOON
-    ask(connection, "SET max_execution_time = 300")
+    execute(connection, "SET max_execution_time = 300")
     begun = time.monotonic()
     assert rejected(connection, "SELECT SLEEP(60)")[0] == 3024
     assert time.monotonic() - begun < SOON
-    ask(connection, "SET max_execution_time = DEFAULT")
+    execute(connection, "SET max_execution_time = DEFAULT")
     begun = time.monotonic()
-    assert ask(connection, "DO SLEEP(0.2), 1 + 1") == []
+    assert execute(connection, "DO SLEEP(0.2), 1 + 1") == []
     assert time.monotonic() - begun >= 0.2
     assert rejected(connection, "DO nosuch(1)")[0] == 1305
 
 
 def test_json_documents_are_read(connection: pymysql.connections.Connection) -> None:
-    ask(connection, """SET @doc = '{"name": "M 31", "mags": [3.44, 4.36], "b": {"id": 7}}'""")
-    assert ask(connection, "SELECT JSON_EXTRACT(@doc, '$.mags[1]'), JSON_LENGTH(@doc), JSON_KEYS(@doc)") == [
+    execute(connection, """SET @doc = '{"name": "M 31", "mags": [3.44, 4.36], "b": {"id": 7}}'""")
+    assert execute(connection, "SELECT JSON_EXTRACT(@doc, '$.mags[1]'), JSON_LENGTH(@doc), JSON_KEYS(@doc)") == [
         ("4.36", 3, '["b", "mags", "name"]')
     ]
     table = "(SELECT @doc AS doc) AS t"
-    assert ask(connection, f"SELECT doc->'$.name', doc->>'$.name', doc->'$.b.id' + 1 FROM {table}") == [('"M 31"', "M 31", 8.0)]
+    assert execute(connection, f"SELECT doc->'$.name', doc->>'$.name', doc->'$.b.id' + 1 FROM {table}") == [('"M 31"', "M 31", 8.0)]
     for condition, holds in {
         "doc->'$.name' = 'M 31'": 1,
         "JSON_EXTRACT(doc, '$.b.id') = 7": 1,
@@ -349,29 +349,29 @@ def test_json_documents_are_read(connection: pymysql.connections.Connection) -> 
         "JSON_CONTAINS(doc, '4.36', '$.mags')": 1,
         "doc->'$.nothing' IS NULL": 1,
     }.items():
-        assert ask(connection, f"SELECT COUNT(*) FROM {table} WHERE {condition}") == [(holds,)], condition
+        assert execute(connection, f"SELECT COUNT(*) FROM {table} WHERE {condition}") == [(holds,)], condition
 
 
 def test_patterns_are_replaced_and_found(connection: pymysql.connections.Connection) -> None:
-    ask(connection, "SET @name = '2MASS J00424433+4116085'")
-    assert ask(connection, "SELECT REGEXP_REPLACE(@name, 'J([0-9]+)', '<$1>'), REGEXP_SUBSTR(@name, '[0-9]{7,}', 1, 2)") == [
+    execute(connection, "SET @name = '2MASS J00424433+4116085'")
+    assert execute(connection, "SELECT REGEXP_REPLACE(@name, 'J([0-9]+)', '<$1>'), REGEXP_SUBSTR(@name, '[0-9]{7,}', 1, 2)") == [
         ("2MASS <00424433>+4116085", "4116085")
     ]
-    assert ask(connection, "SELECT REGEXP_INSTR(@name, 'j', 1, 1, 0, 'i'), REGEXP_REPLACE(@name, '[0-9]', '')") == [(7, "MASS J+")]
+    assert execute(connection, "SELECT REGEXP_INSTR(@name, 'j', 1, 1, 0, 'i'), REGEXP_REPLACE(@name, '[0-9]', '')") == [(7, "MASS J+")]
 
 
 def test_no_database_is_chosen(server: Server) -> None:
     with server.connect() as connected:
-        assert ask(connected, "SELECT DATABASE(), SCHEMA()") == [(None, None)]
+        assert execute(connected, "SELECT DATABASE(), SCHEMA()") == [(None, None)]
         assert rejected(connected, "SELECT count(*) FROM Filter")[0] == 1046
         assert rejected(connected, "SHOW TABLES")[0] == 1046
-        assert ask(connected, "SELECT count(*) FROM sky.Filter")[0][0] > 0
+        assert execute(connected, "SELECT count(*) FROM sky.Filter")[0][0] > 0
         connected.select_db("SKY")
-        assert ask(connected, "SELECT DATABASE()") == [("sky",)]
-        assert ask(connected, "SELECT count(*) FROM Filter")[0][0] > 0
-        ask(connected, "USE `information_schema`")
-        assert ("TABLES",) in ask(connected, "SHOW TABLES")
-        assert ask(connected, "SELECT count(*) FROM schemata WHERE schema_name = 'sky'") == [(1,)]
+        assert execute(connected, "SELECT DATABASE()") == [("sky",)]
+        assert execute(connected, "SELECT count(*) FROM Filter")[0][0] > 0
+        execute(connected, "USE `information_schema`")
+        assert ("TABLES",) in execute(connected, "SHOW TABLES")
+        assert execute(connected, "SELECT count(*) FROM schemata WHERE schema_name = 'sky'") == [(1,)]
     with pytest.raises(pymysql.OperationalError) as raised:
         server.connect(database="nowhere")
     assert raised.value.args[0] == 1049
@@ -380,7 +380,7 @@ def test_no_database_is_chosen(server: Server) -> None:
 def test_what_a_connection_asks_of_itself(server: Server) -> None:
     with server.connect(database="sky") as one, server.connect(user="ann") as other:
         statement = "SELECT CONNECTION_ID(), USER(), CURRENT_USER, DATABASE(), VERSION(), @@version_comment, @@session.autocommit"
-        first, second = ask(one, statement)[0], ask(other, statement)[0]
+        first, second = execute(one, statement)[0], execute(other, statement)[0]
         assert first[0] == one.thread_id() and second[0] == other.thread_id()
         assert (first[1], second[1]) == ("tester@127.0.0.1", "ann@127.0.0.1")
         assert (first[3], second[3]) == ("sky", None)
@@ -388,45 +388,45 @@ def test_what_a_connection_asks_of_itself(server: Server) -> None:
         # The same text is asked by several, again and again.
         for _ in range(4):
             for connected in (one, other):
-                assert ask(connected, "SELECT CONNECTION_ID()") == [(connected.thread_id(),)]
+                assert execute(connected, "SELECT CONNECTION_ID()") == [(connected.thread_id(),)]
         with one.cursor() as cursor:
             cursor.execute("SELECT @@session.sql_mode, database(), @@max_allowed_packet AS bytes")
             assert [column[0] for column in cursor.description] == ["@@session.sql_mode", "database()", "bytes"]
             assert cursor.fetchall()[0][2] == 64 << 20
-        ask(one, "SELECT 1 FROM Object LIMIT 7")
-        assert ask(one, "SELECT FOUND_ROWS(), ROW_COUNT(), LAST_INSERT_ID()") == [(7, -1, 0)]
+        execute(one, "SELECT 1 FROM Object LIMIT 7")
+        assert execute(one, "SELECT FOUND_ROWS(), ROW_COUNT(), LAST_INSERT_ID()") == [(7, -1, 0)]
 
 
 def test_settings_are_remembered_and_honoured(connection: pymysql.connections.Connection) -> None:
-    ask(connection, "SET SESSION sql_mode = 'STRICT_TRANS_TABLES', @@wait_timeout = 100, NAMES utf8mb4")
-    assert ask(connection, "SELECT @@sql_mode, @@wait_timeout") == [("STRICT_TRANS_TABLES", 100)]
-    ask(connection, "SET sql_mode = CONCAT(@@sql_mode, ',NO_ZERO_DATE')")
-    assert ask(connection, "SHOW VARIABLES LIKE 'sql\\_mode'") == [("sql_mode", "STRICT_TRANS_TABLES,NO_ZERO_DATE")]
+    execute(connection, "SET SESSION sql_mode = 'STRICT_TRANS_TABLES', @@wait_timeout = 100, NAMES utf8mb4")
+    assert execute(connection, "SELECT @@sql_mode, @@wait_timeout") == [("STRICT_TRANS_TABLES", 100)]
+    execute(connection, "SET sql_mode = CONCAT(@@sql_mode, ',NO_ZERO_DATE')")
+    assert execute(connection, "SHOW VARIABLES LIKE 'sql\\_mode'") == [("sql_mode", "STRICT_TRANS_TABLES,NO_ZERO_DATE")]
     # All of a statement's settings, or none.
     assert rejected(connection, "SET wait_timeout = 7, nosuch = 1")[0] == 1193
-    assert ask(connection, "SELECT @@wait_timeout") == [(100,)]
-    count = ask(connection, "SELECT count(*) FROM Object")[0][0]
-    ask(connection, "SET sql_select_limit = 5")
-    assert len(ask(connection, "SELECT objectId FROM Object")) == 5
-    assert len(ask(connection, "SELECT objectId FROM Object LIMIT 8")) == 8
-    assert ask(connection, "SELECT count(*) FROM Object") == [(count,)]
-    assert ask(connection, "SELECT sum(1) FROM (SELECT objectId FROM Object) t") == [(count,)]
-    ask(connection, "SET sql_select_limit = DEFAULT")
-    assert len(ask(connection, "SELECT objectId FROM Object")) == count
-    ask(connection, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
-    assert ask(connection, "SELECT @@transaction_isolation") == [("READ-COMMITTED",)]
+    assert execute(connection, "SELECT @@wait_timeout") == [(100,)]
+    count = execute(connection, "SELECT count(*) FROM Object")[0][0]
+    execute(connection, "SET sql_select_limit = 5")
+    assert len(execute(connection, "SELECT objectId FROM Object")) == 5
+    assert len(execute(connection, "SELECT objectId FROM Object LIMIT 8")) == 8
+    assert execute(connection, "SELECT count(*) FROM Object") == [(count,)]
+    assert execute(connection, "SELECT sum(1) FROM (SELECT objectId FROM Object) t") == [(count,)]
+    execute(connection, "SET sql_select_limit = DEFAULT")
+    assert len(execute(connection, "SELECT objectId FROM Object")) == count
+    execute(connection, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+    assert execute(connection, "SELECT @@transaction_isolation") == [("READ-COMMITTED",)]
     for nothing in ("BEGIN", "COMMIT", "START TRANSACTION READ ONLY", "ROLLBACK", "LOCK TABLES Object READ", "UNLOCK TABLES"):
-        ask(connection, nothing)
+        execute(connection, nothing)
     connection.autocommit(False)
-    assert ask(connection, "SELECT @@autocommit") == [(0,)]
+    assert execute(connection, "SELECT @@autocommit") == [(0,)]
 
 
 def test_a_time_limit_is_honoured(server: Server, connection: pymysql.connections.Connection) -> None:
-    ask(connection, "SET max_execution_time = 300")
+    execute(connection, "SET max_execution_time = 300")
     begun = time.monotonic()
     assert rejected(connection, LONG)[0] == 3024
     assert time.monotonic() - begun < SOON
-    ask(connection, "SET max_execution_time = 0")
+    execute(connection, "SET max_execution_time = 0")
     wait_until(server.is_idle, 10, "the statement ends")
 
 
@@ -459,7 +459,7 @@ LISTS = {
 @pytest.mark.parametrize("statement", LISTS)
 def test_lists(connection: pymysql.connections.Connection, statement: str) -> None:
     beginning = LISTS[statement]
-    rows = ask(connection, statement)
+    rows = execute(connection, statement)
     assert beginning in [row[: len(beginning)] for row in rows], rows
 
 
@@ -480,7 +480,7 @@ EXPECTED = {
 
 @pytest.mark.parametrize("statement", EXPECTED)
 def test_statements_that_clients_expect(connection: pymysql.connections.Connection, statement: str) -> None:
-    assert ask(connection, statement) == [EXPECTED[statement]]
+    assert execute(connection, statement) == [EXPECTED[statement]]
 
 
 @pytest.mark.parametrize(
@@ -553,12 +553,12 @@ SELECT GRANTEE, COLUMN_NAME, PRIVILEGE_TYPE, IS_GRANTABLE FROM INFORMATION_SCHEM
 
 @pytest.mark.parametrize("statement", SAID_BY_PROGRAMS.strip().splitlines())
 def test_what_programs_say_when_they_connect(connection: pymysql.connections.Connection, statement: str) -> None:
-    ask(connection, statement)
+    execute(connection, statement)
 
 
 def test_the_process_list_shows_who_asks_what(server: Server, connection: pymysql.connections.Connection) -> None:
     with server.connect(user="idle"):
-        rows = ask(connection, "SHOW FULL PROCESSLIST")
+        rows = execute(connection, "SHOW FULL PROCESSLIST")
     mine = [row for row in rows if row[0] == connection.thread_id()]
     assert [(row[1], row[3], row[4], row[7]) for row in mine] == [("tester", "sky", "Query", "SHOW FULL PROCESSLIST")]
     assert [row[4] for row in rows if row[1] == "idle"] == ["Sleep"]
@@ -574,7 +574,7 @@ def long_statement(server: Server, **options: object) -> tuple[pymysql.connectio
 
     def wait() -> None:
         try:
-            outcome.append(ask(connected, LONG))
+            outcome.append(execute(connected, LONG))
         except (pymysql.MySQLError, OSError, AttributeError) as error:
             outcome.append(error)
 
@@ -590,21 +590,21 @@ def test_kill_from_another_connection(server: Server, connection: pymysql.connec
     # A busy server answers others.
     begun = time.monotonic()
     connection.ping(reconnect=False)
-    assert ask(server.connect(), "SELECT 1") == [(1,)]
+    assert execute(server.connect(), "SELECT 1") == [(1,)]
     assert time.monotonic() - begun < SOON
     if how == "mysqladmin":
         connection.kill(victim.thread_id())
     else:
-        ask(connection, f"{how} {victim.thread_id()}")
+        execute(connection, f"{how} {victim.thread_id()}")
     thread.join(timeout=5)
     assert not thread.is_alive()
     assert isinstance(outcome[0], pymysql.MySQLError) and outcome[0].args[0] in (1317, 2013), outcome
     assert_still(server)
     if how == "KILL QUERY":
-        assert ask(victim, "SELECT 2") == [(2,)]
+        assert execute(victim, "SELECT 2") == [(2,)]
     else:
         with pytest.raises(pymysql.MySQLError):
-            ask(victim, "SELECT 2")
+            execute(victim, "SELECT 2")
     if victim.open:
         victim.close()
 
@@ -771,7 +771,7 @@ def test_answers_larger_than_memory_stream(meridian: Meridian, data: Path) -> No
 
 def test_long_values_cross_packets(connection: pymysql.connections.Connection) -> None:
     text = "x" * (17 << 20)
-    assert ask(connection, f"SELECT '{text}' AS t, length('{text}') AS n") == [(text, len(text))]
+    assert execute(connection, f"SELECT '{text}' AS t, length('{text}') AS n") == [(text, len(text))]
 
 
 def test_two_hundred_connections_at_once(server: Server) -> None:
@@ -781,8 +781,8 @@ def test_two_hundred_connections_at_once(server: Server) -> None:
         try:
             with server.connect(database="sky") as connected:
                 for at in range(5):
-                    assert ask(connected, f"SELECT {number} + {at}") == [(number + at,)]
-                    ask(connected, "SELECT count(*), sum(flags) FROM Object")
+                    assert execute(connected, f"SELECT {number} + {at}") == [(number + at,)]
+                    execute(connected, "SELECT count(*), sum(flags) FROM Object")
         except Exception as error:  # noqa: BLE001
             failures.append(error)
 
@@ -818,12 +818,12 @@ def test_json_documents_are_made(connection: pymysql.connections.Connection) -> 
         "JSON_OBJECT('day', DATE '2010-06-15', 'time', TIMESTAMP '2010-06-15 01:02:03')": '{"day": "2010-06-15", "time": "2010-06-15 01:02:03.000000"}',
         "JSON_ARRAY(JSON_EXTRACT('{}', '$.a'))": "[null]",
     }.items():
-        assert ask(connection, f"SELECT {expression} AS made") == [(expected,)], expression
+        assert execute(connection, f"SELECT {expression} AS made") == [(expected,)], expression
     rows = "(SELECT 1 AS g, 'p' AS k, 1 AS v UNION ALL SELECT 1, 'q', NULL UNION ALL SELECT 2, 'p', 5) AS t"
-    assert ask(connection, f"SELECT g, JSON_OBJECTAGG(k, v), JSON_LENGTH(JSON_ARRAYAGG(v)) FROM {rows} GROUP BY g ORDER BY g") == [
+    assert execute(connection, f"SELECT g, JSON_OBJECTAGG(k, v), JSON_LENGTH(JSON_ARRAYAGG(v)) FROM {rows} GROUP BY g ORDER BY g") == [
         (1, '{"p": 1, "q": null}', 2),
         (2, '{"p": 5}', 1),
     ]
-    assert ask(connection, f"SELECT JSON_ARRAYAGG(v), JSON_OBJECTAGG(k, v) FROM {rows} WHERE g > 9") == [(None, None)]
+    assert execute(connection, f"SELECT JSON_ARRAYAGG(v), JSON_OBJECTAGG(k, v) FROM {rows} WHERE g > 9") == [(None, None)]
     for wrong, number in {"JSON_OBJECT('a')": 1582, "JSON_ARRAYAGG(1, 2)": 1582, "JSON_OBJECT(NULL, 1)": 1105}.items():
         assert rejected(connection, f"SELECT {wrong}")[0] == number, wrong

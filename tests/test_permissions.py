@@ -119,7 +119,7 @@ def test_check_tells_that_everybody_may_read(meridian: Meridian, tmp_path: Path)
     assert f"chmod -R o-rwx {data}" in meridian.must("check", "--data", data).text
 
 
-def ask(meridian: Meridian, data: Path, **options: object) -> list[tuple[object, ...]]:
+def execute(meridian: Meridian, data: Path, **options: object) -> list[tuple[object, ...]]:
     """The number of stars and their version."""
     outcome = meridian.run("sql", "--data", data, "--db", "sky", "--format", "arrow", COUNT, **options)
     assert outcome.status == 0, outcome.complaint
@@ -133,7 +133,7 @@ def ask_server(cursor: object) -> tuple[tuple[object, ...], ...]:
 
 
 def test_a_read_only_file_system(meridian: Meridian, mounted: Path, tmp_path: Path) -> None:
-    assert ask(meridian, mounted) == [(2000, 1)]
+    assert execute(meridian, mounted) == [(2000, 1)]
     assert "Star" in meridian.must("tables", "--data", mounted).text
     assert "are right" in meridian.must("check", "--data", mounted).text
     with serving(meridian, mounted) as server, server.connect() as connection, connection.cursor() as cursor:
@@ -161,7 +161,7 @@ def test_changes_in_a_log_that_cannot_be_read_are_not_left_out(meridian: Meridia
 
 @needs_root
 def test_another_user_of_the_group(open_meridian: Meridian, group_data: Path) -> None:
-    assert ask(open_meridian, group_data, **OTHER_USER) == [(2000, 1)]
+    assert execute(open_meridian, group_data, **OTHER_USER) == [(2000, 1)]
     outcome = open_meridian.run("check", "--data", group_data, **OTHER_USER)
     assert outcome.status == 0 and "are right" in outcome.text, outcome.complaint
     stranger = {**OTHER_USER, "group": NOBODY - 1}

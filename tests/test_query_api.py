@@ -356,10 +356,10 @@ def test_a_blocking_query_ends_by_its_number(server: Server) -> None:
     for how in ("cancel", "kill"):
         replies: list[Reply] = []
 
-        def ask() -> None:
+        def execute() -> None:
             replies.append(send(server, "POST", "/query", {"query": NEVER_ENDS, "database": "sky"}, user=how))
 
-        asking = threading.Thread(target=ask)
+        asking = threading.Thread(target=execute)
         asking.start()
         running: list[Any] = []
 
@@ -639,11 +639,11 @@ def test_a_killed_server_lists_its_queries_afterwards(meridian: Meridian, own_da
     adql = {"statement": 'SELECT COUNT(*) AS "n of all" FROM "Star"', "database": "sky", "dialect": "adql"}
     numbers += [send(server, "POST", "/queries", adql).json["id"] for _ in range(20)]
 
-    def ask() -> None:
+    def execute() -> None:
         with pytest.raises((OSError, http.client.HTTPException)):
             send(server, "POST", "/query", {"query": NEVER_ENDS, "database": "sky"}, user="dora")
 
-    asking = threading.Thread(target=ask)
+    asking = threading.Thread(target=execute)
     asking.start()
     wait_until(lambda: len(listed(server, "?user=dora&state=EXECUTING")) == 1, 20, "it runs")
     time.sleep(3)

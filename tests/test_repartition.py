@@ -179,13 +179,13 @@ def test_a_server_goes_on(meridian: Meridian, data: Path) -> None:
     stop = threading.Event()
     with serving(meridian, data) as server:
 
-        def ask() -> None:
+        def execute() -> None:
             with server.connect() as connection, connection.cursor() as cursor:
                 while not stop.is_set():
                     cursor.execute(join)
                     seen.add(cursor.fetchall())
 
-        thread = threading.Thread(target=ask)
+        thread = threading.Thread(target=execute)
         thread.start()
         try:
             for stripes in (9, 4, 13):

@@ -40,7 +40,7 @@ def data(meridian: Meridian, tmp_path: Path) -> Path:
     return load_stars_and_bands(meridian, tmp_path, STARS)
 
 
-def ask(server: Server, statement: str, user: str = "ann", database: str = "sky") -> list[tuple[object, ...]]:
+def execute(server: Server, statement: str, user: str = "ann", database: str = "sky") -> list[tuple[object, ...]]:
     """The rows of a statement by a connection of its own."""
     with server.connect(database=database, user=user) as connection:
         return ask_by(connection, statement)
@@ -67,7 +67,7 @@ def origin(server: Server, statement: str, user: str = "ann", password: str = ""
 
 def asked(server: Server, statement: str, **options: str) -> tuple[list[tuple[object, ...]], int, int | None]:
     """The rows of a statement, its number, and the number of the query that answered it."""
-    found = ask(server, statement, **options)
+    found = execute(server, statement, **options)
     return found, *origin(server, statement, options.get("user", "ann"))
 
 
@@ -93,7 +93,7 @@ def test_an_equal_statement_is_answered_again(meridian: Meridian, server: Server
 def test_other_statements_are_not_answered(server: Server) -> None:
     """Each differs from the one before in one thing."""
     base = "SELECT id, ra + 1 AS x FROM Star WHERE version = 1 AND `dec` < 60 ORDER BY id LIMIT 1000"
-    ask(server, base)
+    execute(server, base)
     for other in (
         base.replace("ra + 1", "ra + 2"),
         base.replace("ra + 1", "ra - 1"),
@@ -113,10 +113,10 @@ def test_other_statements_are_not_answered(server: Server) -> None:
 
 def test_the_default_database_counts(server: Server) -> None:
     """The same text is of another table there."""
-    [(sky,)] = ask(server, "SELECT COUNT(*) FROM Star WHERE id >= 0")
-    [(deep,)] = ask(server, "SELECT COUNT(*) FROM Star WHERE id >= 0", database="deep")
+    [(sky,)] = execute(server, "SELECT COUNT(*) FROM Star WHERE id >= 0")
+    [(deep,)] = execute(server, "SELECT COUNT(*) FROM Star WHERE id >= 0", database="deep")
     assert (sky, deep) == (STARS, 50)
-    assert ask(server, "SELECT COUNT(*) FROM Star WHERE id >= 0") == [(STARS,)]
+    assert execute(server, "SELECT COUNT(*) FROM Star WHERE id >= 0") == [(STARS,)]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_what_depends_on_more_than_tables_runs_each_time(server: Server, stateme
     """On the moment, the connection, the server; or says that it will have no cache."""
     for _ in range(3):
         assert asked(server, statement)[2] is None
-    values = [ask(server, statement) for _ in range(2)]
+    values = [execute(server, statement) for _ in range(2)]
     if any(word in statement for word in ("SUM(RAND", "UUID")):
         assert values[0] != values[1]
 
@@ -168,13 +168,13 @@ def test_variables_of_ones_own_have_their_values(server: Server) -> None:
 
 
 def state(server: Server, number: object) -> str:
-    return str(ask(server, f"SELECT STATE FROM information_schema.QUERIES WHERE ID = {number}")[0][0])
+    return str(execute(server, f"SELECT STATE FROM information_schema.QUERIES WHERE ID = {number}")[0][0])
 
 
 def test_settings_that_change_results_count(server: Server) -> None:
     """The limit of rows; texts and numbers go out in the character set and the form of whoever asks."""
     statement = "SELECT id FROM Star WHERE `dec` > -80 ORDER BY id"
-    everything = ask(server, statement)
+    everything = execute(server, statement)
     with server.connect(database="sky", user="ann") as connection:
         for rows in (3, 4, 3):
             ask_by(connection, f"SET sql_select_limit = {rows}")
@@ -182,7 +182,7 @@ def test_settings_that_change_results_count(server: Server) -> None:
         ask_by(connection, "SET sql_select_limit = DEFAULT")
         assert ask_by(connection, statement) == everything
     named = "SELECT CONCAT('\u00e9-', name) FROM Band, Star WHERE Band.id = Star.id ORDER BY 1"
-    expected = ask(server, named)
+    expected = execute(server, named)
     assert expected[0] == ("\u00e9-band 0",)
     with server.connect(database="sky", user="ann", charset="latin1") as connection:
         assert ask_by(connection, named) == expected
@@ -191,8 +191,8 @@ def test_settings_that_change_results_count(server: Server) -> None:
 def test_dialects_count(server: Server) -> None:
     """7 / 2 is 3.5 in MySQL's dialect, and 3 in ADQL's."""
     statement = "SELECT MAX(id) / 2 FROM Star"
-    by_sql = ask(server, statement)
-    assert by_sql == ask(server, statement)
+    by_sql = execute(server, statement)
+    assert by_sql == execute(server, statement)
     for _ in range(2):
         adql = "SELECT MAX(id) / 2 FROM sky.Star"
         address = server.url("/tap/sync", LANG="ADQL", QUERY=adql, RESPONSEFORMAT="csv")
@@ -220,7 +220,7 @@ def test_changes_of_tables_are_seen(meridian: Meridian, data: Path, tmp_path: Pa
     with serving(meridian, data, "--result-cache", 0) as server:
 
         def both() -> tuple[tuple[object, ...], list[tuple[object, ...]]]:
-            first, second = [(ask(server, count)[0], ask(server, none)) for _ in range(2)]
+            first, second = [(execute(server, count)[0], execute(server, none)) for _ in range(2)]
             assert first == second
             return tuple(int(str(it)) for it in first[0]), first[1]
 
@@ -236,7 +236,7 @@ def test_changes_of_tables_are_seen(meridian: Meridian, data: Path, tmp_path: Pa
         assert both() == ((2, 14), [])
         meridian.must("drop", "table", "--data", data, "--db", "sky", "--table", "Star", "--yes")
         with pytest.raises(pymysql.MySQLError) as raised:
-            ask(server, count)
+            execute(server, count)
         assert raised.value.args[0] == 1146
         load(["1,1,1,9"], **DIRECTOR)
         assert both() == ((1, 9), [])
@@ -246,14 +246,14 @@ def test_descriptions_change_without_the_rows(meridian: Meridian, data: Path, tm
     """What a column means is that of now, also of an answer from the cache."""
     statement = "SELECT MAX(id) AS m, version FROM Star GROUP BY version"
     with serving(meridian, data, "--result-cache", 0) as server:
-        before = ask(server, statement)
+        before = execute(server, statement)
         described = meridian.must("describe", "--data", data, "--db", "sky", "--table", "Star", "--format", "json").text
         edit = tmp_path / "edit.json"
         words = json.loads(described)
         words["tables"][0]["description"] = "all stars"
         edit.write_text(json.dumps(words))
         meridian.must("describe", "--data", data, "--db", "sky", "--edit", edit)
-        assert ask(server, statement) == before
+        assert execute(server, statement) == before
 
 
 @pytest.fixture(scope="module")
@@ -336,7 +336,7 @@ def test_tables_of_ones_own_count_by_their_state(site: Site) -> None:
 
 
 def submit(server: Server, statement: str) -> int:
-    number = ask(server, f"SUBMIT {statement}")[0][0]
+    number = execute(server, f"SUBMIT {statement}")[0][0]
     assert isinstance(number, int)
     return number
 
@@ -346,8 +346,8 @@ def submitted(server: Server, statement: str) -> tuple[list[tuple[object, ...]],
     number = submit(server, statement)
     wait_until(lambda: state(server, number) in ENDED, 60, "it ends")
     assert state(server, number) == "COMPLETED"
-    [(cached,)] = ask(server, f"SELECT CACHED_FROM FROM information_schema.QUERIES WHERE ID = {number}")
-    return ask(server, f"SELECT * FROM qserv_result({number})"), number, cached  # type: ignore[return-value]
+    [(cached,)] = execute(server, f"SELECT CACHED_FROM FROM information_schema.QUERIES WHERE ID = {number}")
+    return execute(server, f"SELECT * FROM qserv_result({number})"), number, cached  # type: ignore[return-value]
 
 
 def test_stored_results_answer_statements(server: Server) -> None:
@@ -360,7 +360,7 @@ def test_stored_results_answer_statements(server: Server) -> None:
     assert asked(server, statement)[::2] == (rows, first)
     # Each has its own copy.
     remove(server, first)
-    assert ask(server, f"SELECT * FROM qserv_result({second})") == rows
+    assert execute(server, f"SELECT * FROM qserv_result({second})") == rows
     again, third, cached = asked(server, statement)
     assert again == rows and cached is None, "a removed result answers"
     # That one had a plan from the plan cache, which notes that the text is worth it.
@@ -370,7 +370,7 @@ def test_stored_results_answer_statements(server: Server) -> None:
     assert again == rows and cached in (third, fourth)
     aborted = submit(server, "SELECT SUM(a.id) FROM Star a, Star b, Star c")
     wait_until(lambda: state(server, aborted) == "EXECUTING", 20, "it runs")
-    ask(server, f"CANCEL {aborted}")
+    execute(server, f"CANCEL {aborted}")
 
 
 def remove(server: Server, number: int) -> None:
@@ -397,14 +397,14 @@ def test_what_was_cut_short_is_not_kept(server: Server) -> None:
         cursor = connection.cursor()
         cursor.execute(large)
         cursor.fetchmany(5)
-        ask(server, f"KILL QUERY {connection.thread_id()}")
+        execute(server, f"KILL QUERY {connection.thread_id()}")
         with pytest.raises(pymysql.MySQLError):
             while cursor.fetchmany(10_000):
                 pass
     count = f"SELECT COUNT(*) FROM ({large}) x"
-    assert ask(server, count) == [(2000 * STARS,)]
+    assert execute(server, count) == [(2000 * STARS,)]
     fails = "SELECT SUM(9223372036854775807 - id + version) + SUM(id * 4611686018427387904) FROM Star"
-    numbers = {number_of_error(lambda: ask(server, fails)) for _ in range(3)}
+    numbers = {number_of_error(lambda: execute(server, fails)) for _ in range(3)}
     assert len(numbers) == 1
 
 
@@ -449,7 +449,7 @@ def test_many_at_once_while_the_table_changes(meridian: Meridian, data: Path, tm
         for n in range(6):
             lines = [f"{1_000_000 + n},10,10,1"]
             meridian.load(data, "sky", "Star", write_lines(tmp_path / "more.csv", lines, "id,ra,dec,version"), append=True)
-            [(count,)] = ask(server, statement)
+            [(count,)] = execute(server, statement)
             assert count == STARS + n + 1
         over.set()
         for thread in threads:

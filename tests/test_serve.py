@@ -40,7 +40,7 @@ def server(meridian: Meridian, data: Path) -> Iterator[Server]:
         yield running
 
 
-def ask(connection: pymysql.connections.Connection, statement: str) -> tuple[tuple[object, ...], ...]:
+def execute(connection: pymysql.connections.Connection, statement: str) -> tuple[tuple[object, ...], ...]:
     """The rows of an answer."""
     with connection.cursor() as cursor:
         cursor.execute(statement)
@@ -66,7 +66,7 @@ def test_two_servers_side_by_side(meridian: Meridian, data: Path, server: Server
     with serving(meridian, data) as other, server.connect() as one, other.connect() as two:
         assert other.port != server.port
         for connected in (one, two):
-            assert ask(connected, "SELECT count(*) FROM sky.Star") == ((STARS,),)
+            assert execute(connected, "SELECT count(*) FROM sky.Star") == ((STARS,),)
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_a_socket_in_the_file_system(meridian: Meridian, data: Path, tmp_path: P
         assert stat.S_IMODE(path.stat().st_mode) == 0o660
         with by_socket(path) as one, server.connect(database="sky") as two:
             statement = "SELECT count(*), min(id), max(ra) FROM Star WHERE dec > 0"
-            assert ask(one, statement) == ask(two, statement)
-            assert ask(one, "SELECT @@socket, USER()") == ((str(path), "tester@localhost"),)
-            hosts = [str(row[2]).partition(":")[0] for row in ask(two, "SHOW PROCESSLIST")]
+            assert execute(one, statement) == execute(two, statement)
+            assert execute(one, "SELECT @@socket, USER()") == ((str(path), "tester@localhost"),)
+            hosts = [str(row[2]).partition(":")[0] for row in execute(two, "SHOW PROCESSLIST")]
             assert sorted(hosts) == ["127.0.0.1", "localhost"]
         assert_rejected(
             meridian.run("serve", "--data", data, "--mysql", "off", "--http", "off", "--mysql-socket", path),
@@ -116,7 +116,7 @@ def test_a_socket_in_the_file_system(meridian: Meridian, data: Path, tmp_path: P
         )
         # Whoever was rejected has not taken it away.
         with by_socket(path) as again:
-            assert ask(again, "SELECT 1") == ((1,),)
+            assert execute(again, "SELECT 1") == ((1,),)
     assert not path.exists()
 
 
@@ -130,7 +130,7 @@ def test_a_socket_alone_and_what_a_killed_server_has_left(meridian: Meridian, da
                 if b"mysql -S" in line:
                     break
             with by_socket(path) as connected:
-                assert ask(connected, "SELECT count(*) FROM Star") == ((STARS,),)
+                assert execute(connected, "SELECT count(*) FROM Star") == ((STARS,),)
         finally:
             process.send_signal(number)
             process.wait(60)
@@ -153,12 +153,12 @@ def test_tables_that_are_loaded_meanwhile_are_there(meridian: Meridian, tmp_path
     meridian.load(tmp_path / "data", "sky", "Star", write_stars(tmp_path / "a.csv", 100, version=1), **DIRECTOR)
     with serving(meridian, tmp_path / "data") as server, server.connect(database="sky") as connected:
         statement = "SELECT count(*), max(version) FROM Star"
-        assert ask(connected, statement) == ((100, 1),)
+        assert execute(connected, statement) == ((100, 1),)
         meridian.load(tmp_path / "data", "sky", "Star", write_stars(tmp_path / "b.csv", 150, version=2), replace=True, **DIRECTOR)
-        assert ask(connected, statement) == ((150, 2),)
+        assert execute(connected, statement) == ((150, 2),)
         meridian.load(tmp_path / "data", "new", "Star", tmp_path / "a.csv", **DIRECTOR)
         connected.select_db("new")
-        assert ask(connected, statement) == ((100, 1),)
+        assert execute(connected, statement) == ((100, 1),)
 
 
 def test_as_many_connections_as_may_be(meridian: Meridian, data: Path) -> None:
@@ -184,10 +184,10 @@ def can_connect(server: Server) -> bool:
 
 def test_who_says_nothing_is_left(server: Server) -> None:
     with server.connect() as connected:
-        ask(connected, "SET wait_timeout = 1")
+        execute(connected, "SET wait_timeout = 1")
         time.sleep(2.5)
         with pytest.raises(pymysql.MySQLError):
-            ask(connected, "SELECT 1")
+            execute(connected, "SELECT 1")
 
 
 # How it ends.
@@ -201,7 +201,7 @@ def test_it_ends_when_it_is_told(meridian: Meridian, data: Path, number: int) ->
         assert server.stop(number) == 0
         assert time.monotonic() - begun < SOON
         with pytest.raises(pymysql.MySQLError):
-            ask(idle, "SELECT 1")
+            execute(idle, "SELECT 1")
         with pytest.raises(pymysql.OperationalError):
             server.connect()
 
@@ -211,7 +211,7 @@ def running(server: Server, statement: str) -> pymysql.connections.Connection:
     connected = server.connect(database="sky")
     connected._execute_command(COM_QUERY, statement)  # type: ignore[attr-defined]
     with server.connect() as other:
-        wait_until(lambda: any(row[7] == statement for row in ask(other, "SHOW FULL PROCESSLIST")), 10, "it runs")
+        wait_until(lambda: any(row[7] == statement for row in execute(other, "SHOW FULL PROCESSLIST")), 10, "it runs")
     return connected
 
 
@@ -257,13 +257,13 @@ def test_a_join_of_everything_with_everything_is_stopped(server: Server) -> None
     connected = running(server, statement)
     time.sleep(1)
     with server.connect() as other:
-        (number,) = (row[0] for row in ask(other, "SHOW FULL PROCESSLIST") if row[7] == statement)
-        ask(other, f"KILL QUERY {number}")
+        (number,) = (row[0] for row in execute(other, "SHOW FULL PROCESSLIST") if row[7] == statement)
+        execute(other, f"KILL QUERY {number}")
         begun = time.monotonic()
         with pytest.raises(pymysql.MySQLError) as raised:
             connected._read_query_result()  # type: ignore[attr-defined]
         assert raised.value.args[0] == 1317
-        assert ask(other, "SELECT 5 FROM sky.Star LIMIT 1") == ((5,),)
+        assert execute(other, "SELECT 5 FROM sky.Star LIMIT 1") == ((5,),)
         assert time.monotonic() - begun < SOON
     wait_until(server.is_idle, 10, "it computes no more")
     connected.close()
@@ -372,7 +372,7 @@ def test_strange_commands_do_no_harm(server: Server) -> None:
                 raw = None
             if turn % 5 == 0:
                 witness.ping(reconnect=False)
-        assert ask(witness, "SELECT count(*) FROM sky.Star") == ((STARS,),)
+        assert execute(witness, "SELECT count(*) FROM sky.Star") == ((STARS,),)
     assert server.process.poll() is None
 
 
@@ -395,7 +395,7 @@ def test_strange_introductions_do_no_harm(server: Server) -> None:
 def left_alone(server: Server) -> bool:
     """Whether nobody else is connected."""
     with server.connect() as connected:
-        return len(ask(connected, "SHOW PROCESSLIST")) == 1
+        return len(execute(connected, "SHOW PROCESSLIST")) == 1
 
 
 def test_packets_that_claim_much_take_no_memory(server: Server) -> None:

@@ -58,7 +58,7 @@ def origins(text: str) -> dict[str, str]:
     return dict(found)
 
 
-def ask(server: Server, statement: str) -> tuple[tuple[object, ...], ...]:
+def execute(server: Server, statement: str) -> tuple[tuple[object, ...], ...]:
     """The rows of an answer."""
     with server.connect() as connected, connected.cursor() as cursor:
         cursor.execute(statement)
@@ -177,7 +177,7 @@ def test_files_that_cannot_be_read_are_told(meridian: Meridian, tmp_path: Path) 
 def test_a_server_by_a_file(meridian: Meridian, data: Path, config: Path) -> None:
     config.write_text("max-connections = 7\ngrace = 2\n")
     with serving(meridian, data, "--config", config) as server:
-        assert ask(server, "SELECT @@max_connections, count(*) FROM sky.Star") == ((7, 500),)
+        assert execute(server, "SELECT @@max_connections, count(*) FROM sky.Star") == ((7, 500),)
         begun = time.monotonic()
         assert server.stop(signal.SIGTERM) == 0
         assert time.monotonic() - begun < SOON
@@ -218,9 +218,9 @@ def test_nothing_is_logged_of_a_usual_statement(meridian: Meridian, data: Path) 
         wait_until(lambda: "started" in server.log, 20, "it says that it began")
         before = len(server.logged)
         for _ in range(10):
-            assert ask(server, "SELECT count(*) FROM sky.Star") == ((500,),)
+            assert execute(server, "SELECT count(*) FROM sky.Star") == ((500,),)
         with pytest.raises(pymysql.MySQLError):
-            ask(server, "SELECT nothing FROM sky.Star")
+            execute(server, "SELECT nothing FROM sky.Star")
         assert len(server.logged) == before, server.log
         server.stop()
         wait_until(lambda: "ending" in server.log and "ended" in server.log, 20, "it says that it ends")
@@ -228,7 +228,7 @@ def test_nothing_is_logged_of_a_usual_statement(meridian: Meridian, data: Path) 
 
 def test_slow_statements_are_logged_with_their_text(meridian: Meridian, data: Path) -> None:
     with serving(meridian, data, "--slow", 0.000001) as server:
-        ask(server, f"SELECT count(*),\n '{'x' * 5000}' FROM sky.Star")
+        execute(server, f"SELECT count(*),\n '{'x' * 5000}' FROM sky.Star")
         wait_until(lambda: "SELECT count" in server.log, 20, "a line")
         line = next(line for line in server.logged if "SELECT count" in line)
         assert "slow" in line and "query=" in line and "milliseconds" in line and "xxx..." in line and len(line) < 2600
@@ -249,7 +249,7 @@ def test_statements_that_fail_by_no_fault_of_theirs_are_logged(meridian: Meridia
             file.write_bytes(b"x" * file.stat().st_size)
     with serving(meridian, data) as server:
         with pytest.raises(pymysql.MySQLError) as raised:
-            ask(server, "SELECT sum(ra) FROM sky.Star")
+            execute(server, "SELECT sum(ra) FROM sky.Star")
         assert raised.value.args[0] == 1030
         wait_until(lambda: "a statement failed" in server.log, 20, "a line")
         line = next(line for line in server.logged if "a statement failed" in line)

@@ -77,7 +77,7 @@ def test_scans_at_once_give_what_they_give_alone(server: Server, stars: Path) ->
     oracle = duckdb.connect()
     oracle.execute(f"CREATE TABLE Star AS SELECT * FROM '{stars}'")
 
-    def ask(seed: int) -> list[tuple[str, object]]:
+    def execute(seed: int) -> list[tuple[str, object]]:
         with server.connect(database="sky") as connection, connection.cursor() as cursor:
             found = []
             for statement in statements(random.Random(seed)):
@@ -86,7 +86,7 @@ def test_scans_at_once_give_what_they_give_alone(server: Server, stars: Path) ->
             return found
 
     with ThreadPoolExecutor(CONNECTIONS) as pool:
-        answers = [answer for found in pool.map(ask, range(CONNECTIONS)) for answer in found]
+        answers = [answer for found in pool.map(execute, range(CONNECTIONS)) for answer in found]
     for statement, row in answers:
         assert row == oracle.execute(statement).fetchone(), statement
     with server.connect(database="sky") as connection, connection.cursor() as cursor:

@@ -45,23 +45,23 @@ def data(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory / "data"
 
 
-def ask(meridian: Meridian, data: Path, *arguments: object, stdin: str = "") -> Outcome:
+def execute(meridian: Meridian, data: Path, *arguments: object, stdin: str = "") -> Outcome:
     """Asks, whatever comes of it."""
     return meridian.run("sql", "--data", data, "--db", "sky", *arguments, stdin=stdin)
 
 
 def test_arrow(meridian: Meridian, data: Path) -> None:
-    answer = read_arrow(ask(meridian, data, "--format", "arrow", QUERY).stdout)
+    answer = read_arrow(execute(meridian, data, "--format", "arrow", QUERY).stdout)
     assert rows_of(answer) == ROWS
     assert answer.column_names == ["id", "note", "ra"]
 
 
 def test_parquet(meridian: Meridian, data: Path) -> None:
-    assert rows_of(pq.read_table(io.BytesIO(ask(meridian, data, "--format", "parquet", QUERY).stdout))) == ROWS
+    assert rows_of(pq.read_table(io.BytesIO(execute(meridian, data, "--format", "parquet", QUERY).stdout))) == ROWS
 
 
 def test_csv(meridian: Meridian, data: Path) -> None:
-    lines = list(csv.reader(io.StringIO(ask(meridian, data, "--format", "csv", QUERY).text)))
+    lines = list(csv.reader(io.StringIO(execute(meridian, data, "--format", "csv", QUERY).text)))
     assert lines[0] == ["id", "note", "ra"]
     assert [int(line[0]) for line in lines[1:]] == [row[0] for row in ROWS]
     assert [line[1] for line in lines[1:3]] == [ROWS[0][1], ROWS[1][1]]
@@ -69,26 +69,26 @@ def test_csv(meridian: Meridian, data: Path) -> None:
 
 
 def test_tsv(meridian: Meridian, data: Path) -> None:
-    lines = ask(meridian, data, "--format", "tsv", QUERY).text.splitlines()
+    lines = execute(meridian, data, "--format", "tsv", QUERY).text.splitlines()
     assert lines[0].split("\t") == ["id", "note", "ra"]
     assert len(lines) == 6
     assert float(lines[5].split("\t")[-1]) == 359.5
 
 
 def test_json_lines(meridian: Meridian, data: Path) -> None:
-    lines = [json.loads(line) for line in ask(meridian, data, "--format", "json", QUERY).text.splitlines()]
+    lines = [json.loads(line) for line in execute(meridian, data, "--format", "json", QUERY).text.splitlines()]
     assert [(line["id"], line.get("note"), line["ra"]) for line in lines] == ROWS
 
 
 def test_table(meridian: Meridian, data: Path) -> None:
-    outcome = ask(meridian, data, QUERY)
+    outcome = execute(meridian, data, QUERY)
     assert "quote" in outcome.text and "359.5" in outcome.text
     assert "5 rows" in outcome.text + outcome.complaint
 
 
 @pytest.mark.parametrize("form", ["csv", "tsv", "json", "arrow", "parquet", "table"])
 def test_no_rows(meridian: Meridian, data: Path, form: str) -> None:
-    outcome = ask(meridian, data, "--format", form, "SELECT id, note FROM Star WHERE id = 99")
+    outcome = execute(meridian, data, "--format", form, "SELECT id, note FROM Star WHERE id = 99")
     assert outcome.status == 0, outcome.complaint
     if form == "arrow":
         assert read_arrow(outcome.stdout).schema.names == ["id", "note"]
@@ -97,19 +97,19 @@ def test_no_rows(meridian: Meridian, data: Path, form: str) -> None:
 def test_statement_from_a_file(meridian: Meridian, data: Path, tmp_path: Path) -> None:
     path = tmp_path / "query.sql"
     path.write_text("-- how many\nSELECT count(*)\nFROM Star;\n")
-    assert "5" in ask(meridian, data, "--format", "csv", "--file", path).text
-    assert_rejected(ask(meridian, data, "--file", tmp_path / "absent.sql"), "absent.sql")
+    assert "5" in execute(meridian, data, "--format", "csv", "--file", path).text
+    assert_rejected(execute(meridian, data, "--file", tmp_path / "absent.sql"), "absent.sql")
 
 
 @pytest.mark.parametrize("comment", ["-- how many\n", "--\n", "# how many\n", "/* how many */ "])
 def test_a_statement_may_begin_with_a_comment(meridian: Meridian, data: Path, comment: str) -> None:
     """What began with two dashes was taken for an option."""
-    outcome = ask(meridian, data, f"{comment}SELECT count(*) AS n FROM Star FETCH FIRST 1 ROWS ONLY", "--format", "csv")
+    outcome = execute(meridian, data, f"{comment}SELECT count(*) AS n FROM Star FETCH FIRST 1 ROWS ONLY", "--format", "csv")
     assert outcome.text.split() == ["n", "5"]
 
 
 def test_statement_from_standard_input(meridian: Meridian, data: Path) -> None:
-    assert "5" in ask(meridian, data, "--format", "csv", stdin="SELECT count(*) AS n FROM Star").text
+    assert "5" in execute(meridian, data, "--format", "csv", stdin="SELECT count(*) AS n FROM Star").text
 
 
 def test_each_statement_of_a_pipe_is_answered_when_it_is_whole(meridian: Meridian, data: Path) -> None:
@@ -130,7 +130,7 @@ def test_each_statement_of_a_pipe_is_answered_when_it_is_whole(meridian: Meridia
 
 def test_a_device_is_written_to_and_not_replaced(meridian: Meridian, data: Path) -> None:
     before = Path("/dev/null").stat()
-    assert ask(meridian, data, "--format", "csv", "--output", "/dev/null", QUERY).status == 0
+    assert execute(meridian, data, "--format", "csv", "--output", "/dev/null", QUERY).status == 0
     after = Path("/dev/null").stat()
     assert (after.st_mode, after.st_ino) == (before.st_mode, before.st_ino)
 
@@ -141,35 +141,35 @@ def test_database_in_the_name(meridian: Meridian, data: Path) -> None:
 
 
 def test_explain_tells_what_is_read(meridian: Meridian, data: Path) -> None:
-    told = ask(meridian, data, "EXPLAIN SELECT * FROM Star WHERE scisql_s2PtInCircle(ra, dec, 10, 1, 2) = 1")
+    told = execute(meridian, data, "EXPLAIN SELECT * FROM Star WHERE scisql_s2PtInCircle(ra, dec, 10, 1, 2) = 1")
     assert told.status == 0, told.complaint
     assert "chunk" in told.text.lower()
 
 
 def test_the_number_of_the_chunk_is_headed_as_qserv_spells_it(meridian: Meridian, data: Path) -> None:
     count = "SELECT CHUNKID, count(*) AS n FROM Star s GROUP BY s.chunkid"
-    answer = ask(meridian, data, "--dialect", "adql", "--format", "csv", count)
+    answer = execute(meridian, data, "--dialect", "adql", "--format", "csv", count)
     assert answer.text.splitlines()[0] == "chunkId,n"
-    answer = ask(meridian, data, "--format", "csv", "SELECT * FROM Star WHERE chunkId >= 0")
+    answer = execute(meridian, data, "--format", "csv", "SELECT * FROM Star WHERE chunkId >= 0")
     assert answer.text.splitlines()[0] == "id,ra,dec,note"
 
 
 def test_mysql_heads_columns_as_they_were_typed(meridian: Meridian, data: Path) -> None:
-    answer = ask(meridian, data, "--format", "csv", "SELECT s.ID, Count( * ), 'a', RA  + 1 FROM Star s GROUP BY id, ra")
+    answer = execute(meridian, data, "--format", "csv", "SELECT s.ID, Count( * ), 'a', RA  + 1 FROM Star s GROUP BY id, ra")
     assert answer.text.splitlines()[0] == "ID,Count( * ),a,RA  + 1"
 
 
 def test_a_column_named_chunkid_of_its_own_stays(meridian: Meridian, tmp_path: Path) -> None:
     path = write_lines(tmp_path / "Own.csv", ["1,10.5,1,-7", "2,20.5,2,-8"], header="id,ra,dec,CHUNKid")
     meridian.load(tmp_path / "data", "sky", "Own", path, **DIRECTOR)
-    answer = ask(meridian, tmp_path / "data", "--format", "csv", "SELECT * FROM Own WHERE chunkId = -7")
+    answer = execute(meridian, tmp_path / "data", "--format", "csv", "SELECT * FROM Own WHERE chunkId = -7")
     assert answer.text.splitlines() == ["id,ra,dec,CHUNKid", "1,10.5,1.0,-7"]
 
 
 def test_a_replicated_table_has_no_chunk_number(meridian: Meridian, tmp_path: Path) -> None:
     path = write_lines(tmp_path / "Filter.csv", ["1,u", "2,g"], header="filterId,filterName")
     meridian.load(tmp_path / "data", "sky", "Filter", path, kind="replicated")
-    sentence = assert_rejected(ask(meridian, tmp_path / "data", "SELECT chunkId FROM Filter"), "chunkId", "filterId")
+    sentence = assert_rejected(execute(meridian, tmp_path / "data", "SELECT chunkId FROM Filter"), "chunkId", "filterId")
     assert points_at(sentence, "chunkId"), sentence
 
 
@@ -195,7 +195,7 @@ TYPOS = {
 @pytest.mark.parametrize("typo", TYPOS)
 def test_typo(meridian: Meridian, data: Path, typo: str) -> None:
     sql, wrong, meant = TYPOS[typo]
-    sentence = assert_rejected(ask(meridian, data, sql), wrong, meant)
+    sentence = assert_rejected(execute(meridian, data, sql), wrong, meant)
     assert points_at(sentence, wrong), f"does not show where {wrong} is: {sentence}"
 
 
@@ -203,7 +203,7 @@ def test_typo(meridian: Meridian, data: Path, typo: str) -> None:
     "sql", ["SELEC id FROM Star", "SELECT id FORM Star x", "SELECT id FROM Star WHERE", "SELECT (1"]
 )
 def test_grammar(meridian: Meridian, data: Path, sql: str) -> None:
-    sentence = assert_rejected(ask(meridian, data, sql))
+    sentence = assert_rejected(execute(meridian, data, sql))
     assert "line" in sentence.lower() or "^" in sentence or "end" in sentence.lower(), sentence
 
 
@@ -223,7 +223,7 @@ NONSENSE = {
 @pytest.mark.parametrize("kind", NONSENSE)
 def test_nonsense(meridian: Meridian, data: Path, kind: str) -> None:
     sql, word = NONSENSE[kind]
-    assert_rejected(ask(meridian, data, sql), word)
+    assert_rejected(execute(meridian, data, sql), word)
 
 
 def test_unknown_database(meridian: Meridian, data: Path) -> None:

@@ -54,11 +54,11 @@ def ann(site: Site) -> Iterator[pymysql.connections.Connection]:
     with site.connect("ann", database="ann") as connection:
         yield connection
     with site.connect("ann") as connection:
-        for (table,) in ask(connection, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'ann'"):
+        for (table,) in execute(connection, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'ann'"):
             connection.cursor().execute(f"DROP TABLE ann.`{table}`")
 
 
-def ask(connection: pymysql.connections.Connection, statement: str) -> list[tuple[object, ...]]:
+def execute(connection: pymysql.connections.Connection, statement: str) -> list[tuple[object, ...]]:
     cursor = connection.cursor()
     cursor.execute(statement)
     return sorted(cursor.fetchall(), key=repr)
@@ -172,22 +172,22 @@ def test_random_changes_beside_mariadb(ann: pymysql.connections.Connection, mari
         # MariaDB counts a NULL that is computed anew as another value.
         assert changed <= expected and (changed == expected or statement.startswith("UPDATE")), statement
         query = f"SELECT {', '.join(COLUMNS)} FROM t"
-        assert ask(ann, query) == sorted(mariadb.ask(query).rows, key=repr), statement
+        assert execute(ann, query) == sorted(mariadb.execute(query).rows, key=repr), statement
 
 
 def test_values_are_assigned_from_left_to_right(ann: pymysql.connections.Connection) -> None:
     do(ann, "CREATE TABLE t (a INT, b INT)")
     do(ann, "INSERT INTO t VALUES (1, 10), (2, 20)")
     assert do(ann, "UPDATE t SET a = a + 1, b = a * 100 WHERE t.a = 2") == 1
-    assert ask(ann, "SELECT * FROM t") == [(1, 10), (3, 300)]
+    assert execute(ann, "SELECT * FROM t") == [(1, 10), (3, 300)]
     assert do(ann, "UPDATE t AS x SET x.b = x.a, a = 0") == 2
-    assert ask(ann, "SELECT * FROM t") == [(0, 1), (0, 3)]
+    assert execute(ann, "SELECT * FROM t") == [(0, 1), (0, 3)]
     assert do(ann, "UPDATE t SET a = 0 WHERE b > 0") == 0
     # A subquery reads the table as it was before the statement.
     assert do(ann, "UPDATE t SET a = 5, b = (SELECT MAX(b) FROM t) WHERE b = 1") == 1
-    assert ask(ann, "SELECT * FROM t") == [(0, 3), (5, 3)]
+    assert execute(ann, "SELECT * FROM t") == [(0, 3), (5, 3)]
     assert do(ann, "UPDATE t SET a = 0, b = (SELECT MAX(b) FROM ann.t) WHERE a = 5") == 1
-    assert ask(ann, "SELECT * FROM t") == [(0, 3), (0, 3)]
+    assert execute(ann, "SELECT * FROM t") == [(0, 3), (0, 3)]
 
 
 def test_who_counts_matched_rows_gets_them(site: Site, ann: pymysql.connections.Connection) -> None:
@@ -202,28 +202,28 @@ def test_tables_with_columns(site: Site, ann: pymysql.connections.Connection) ->
     assert do(ann, statement) == 0
     assert number(ann, statement)[0] == 1050
     assert do(ann, statement.replace("TABLE t", "TABLE IF NOT EXISTS t")) == 0
-    assert ask(ann, "SELECT COUNT(*) FROM t") == [(0,)]
-    shown = dict((row[0], row[1:3]) for row in ask(ann, "SHOW COLUMNS FROM t"))
+    assert execute(ann, "SELECT COUNT(*) FROM t") == [(0,)]
+    shown = dict((row[0], row[1:3]) for row in execute(ann, "SHOW COLUMNS FROM t"))
     assert shown == {"id": ("bigint", "NO"), "ra": ("double", "YES"), "dec": ("double", "YES"), "note": ("varchar(20)", "YES"), "taken": ("datetime", "YES")}
     assert do(ann, "INSERT INTO t (id, ra, `dec`, taken) SELECT id, ra, `dec`, '2026-11-20 08:00:00' FROM sky.Star") == 400
     # It has positions, and is crossmatched.
-    assert ask(ann, "SELECT COUNT(*) FROM crossmatch(ann.t, sky.Star, 0.5)") == [(400,)]
+    assert execute(ann, "SELECT COUNT(*) FROM crossmatch(ann.t, sky.Star, 0.5)") == [(400,)]
     code, sentence = number(ann, "INSERT INTO t (ra) VALUES (1)")
     assert code == 1364 and "id" in sentence, (code, sentence)
     assert number(ann, "UPDATE t SET id = NULL")[0] == 1048
     code, sentence = number(ann, "UPDATE t SET ra = 'far away'")
     assert code == 1366 and '"far away" is not a valid' in sentence, sentence
-    assert ask(ann, "SELECT COUNT(*), COUNT(note) FROM t") == [(400, 0)]
+    assert execute(ann, "SELECT COUNT(*), COUNT(note) FROM t") == [(400, 0)]
 
 
 def test_columns_come_and_go(ann: pymysql.connections.Connection) -> None:
     do(ann, "CREATE TABLE t AS SELECT id, ra FROM sky.Star WHERE id < 4")
     do(ann, "ALTER TABLE t ADD COLUMN n INT, ADD label VARCHAR(10) DEFAULT 's', ADD COLUMN half DOUBLE DEFAULT 0.5")
     do(ann, "UPDATE t SET label = CONCAT(label, id)")
-    assert ask(ann, "SELECT id, n, label, half FROM t") == [(n, None, f"s{n}", 0.5) for n in range(4)]
+    assert execute(ann, "SELECT id, n, label, half FROM t") == [(n, None, f"s{n}", 0.5) for n in range(4)]
     do(ann, "ALTER TABLE t RENAME COLUMN label TO tag, DROP COLUMN n, DROP half")
-    assert [row[0] for row in ask(ann, "SHOW COLUMNS FROM t")] == ["id", "ra", "tag"]
-    assert ask(ann, "SELECT tag FROM t WHERE id = 2") == [("s2",)]
+    assert [row[0] for row in execute(ann, "SHOW COLUMNS FROM t")] == ["id", "ra", "tag"]
+    assert execute(ann, "SELECT tag FROM t WHERE id = 2") == [("s2",)]
     for statement, code in {
         "ALTER TABLE t ADD id INT": 1060,
         "ALTER TABLE t DROP nothing": 1091,
@@ -235,7 +235,7 @@ def test_columns_come_and_go(ann: pymysql.connections.Connection) -> None:
     }.items():
         assert number(ann, statement)[0] == code, statement
     assert do(ann, "TRUNCATE TABLE t") == 0
-    assert ask(ann, "SELECT COUNT(*) FROM t") == [(0,)] and len(ask(ann, "SHOW COLUMNS FROM t")) == 3
+    assert execute(ann, "SELECT COUNT(*) FROM t") == [(0,)] and len(execute(ann, "SHOW COLUMNS FROM t")) == 3
 
 
 def test_tables_are_renamed(site: Site, ann: pymysql.connections.Connection) -> None:
@@ -244,15 +244,15 @@ def test_tables_are_renamed(site: Site, ann: pymysql.connections.Connection) -> 
     for n in range(3):
         do(ann, f"INSERT INTO t (id, ra, `dec`) VALUES ({n}, {n}, 5)")
     do(ann, "CREATE TABLE other AS SELECT 1 AS x")
-    before = ask(ann, "SELECT * FROM t")
+    before = execute(ann, "SELECT * FROM t")
     assert do(ann, "RENAME TABLE t TO u") == 0
-    assert ask(ann, "SELECT * FROM u") == before and number(ann, "SELECT * FROM t")[0] == 1146
+    assert execute(ann, "SELECT * FROM u") == before and number(ann, "SELECT * FROM t")[0] == 1146
     assert do(ann, "INSERT INTO u (id) VALUES (7)") == 1 and number(ann, "INSERT INTO u (id, s) VALUES (8, 'abcde')")[0] == 1406
-    assert ask(ann, "SELECT s FROM u WHERE id = 7") == [("new",)]
-    assert ask(ann, "SELECT COUNT(*) FROM crossmatch(ann.u, ann.u, 0.1)") == [(3,)]
+    assert execute(ann, "SELECT s FROM u WHERE id = 7") == [("new",)]
+    assert execute(ann, "SELECT COUNT(*) FROM crossmatch(ann.u, ann.u, 0.1)") == [(3,)]
     do(ann, "CREATE TABLE t AS SELECT 5 AS x")
     do(ann, "ALTER TABLE ann.u RENAME TO ann.`two words`")
-    assert ask(ann, "SELECT COUNT(*) FROM `two words`") == [(4,)] and ask(ann, "SELECT x FROM t") == [(5,)]
+    assert execute(ann, "SELECT COUNT(*) FROM `two words`") == [(4,)] and execute(ann, "SELECT x FROM t") == [(5,)]
     for statement, code in {
         "RENAME TABLE t TO other": 1050,
         "RENAME TABLE nothing TO x": 1146,
@@ -264,12 +264,12 @@ def test_tables_are_renamed(site: Site, ann: pymysql.connections.Connection) -> 
     with site.connect("boss") as boss:
         assert number(boss, "RENAME TABLE sky.Star TO sky.x")[0] == 1290
         assert number(boss, "RENAME TABLE ann.t TO sky.x")[0] == 1235
-    assert ask(ann, "SHOW TABLES FROM ann") == [("other",), ("t",), ("two words",)]
+    assert execute(ann, "SHOW TABLES FROM ann") == [("other",), ("t",), ("two words",)]
 
 
 def test_mistakes_change_nothing(site: Site, ann: pymysql.connections.Connection) -> None:
     do(ann, "CREATE TABLE t AS SELECT id, ra FROM sky.Star WHERE id < 4")
-    before = ask(ann, "SELECT * FROM t")
+    before = execute(ann, "SELECT * FROM t")
     for statement, code in {
         "UPDATE t SET nothing = 1": 1054,
         "UPDATE t SET ra = nothing": 1054,
@@ -287,19 +287,19 @@ def test_mistakes_change_nothing(site: Site, ann: pymysql.connections.Connection
     }.items():
         found, sentence = number(ann, statement)
         assert found == code, f"{statement}: {sentence}"
-    assert ask(ann, "SELECT * FROM t") == before
+    assert execute(ann, "SELECT * FROM t") == before
     with site.connect("boss") as boss:
         code, sentence = number(boss, "UPDATE sky.Star SET ra = 1")
         assert code == 1290 and "meridian load --replace" in sentence
 
 
 def test_a_stored_result_becomes_a_table(ann: pymysql.connections.Connection) -> None:
-    query = ask(ann, "SUBMIT SELECT id, ra FROM sky.Star WHERE id < 30")[0][0]
+    query = execute(ann, "SUBMIT SELECT id, ra FROM sky.Star WHERE id < 30")[0][0]
     for _ in range(200):
-        if ask(ann, f"SELECT STATE FROM information_schema.QUERIES WHERE ID = {query}") == [("COMPLETED",)]:
+        if execute(ann, f"SELECT STATE FROM information_schema.QUERIES WHERE ID = {query}") == [("COMPLETED",)]:
             break
     assert do(ann, f"CREATE TABLE kept FROM RESULT {query}") == 30
-    assert ask(ann, "SELECT COUNT(*), MAX(id) FROM kept") == [(30, 29)]
+    assert execute(ann, "SELECT COUNT(*), MAX(id) FROM kept") == [(30, 29)]
 
 
 def test_changes_at_once_lose_nothing(site: Site, ann: pymysql.connections.Connection) -> None:
@@ -324,8 +324,8 @@ def test_changes_at_once_lose_nothing(site: Site, ann: pymysql.connections.Conne
     for connection in connections:
         connection.close()
     assert not errors, errors
-    assert ask(ann, "SELECT n FROM t WHERE kind = 0") == [(18,)]
-    assert ask(ann, "SELECT n FROM t WHERE kind = 1") == [(n,) for n in range(6)]
+    assert execute(ann, "SELECT n FROM t WHERE kind = 0") == [(18,)]
+    assert execute(ann, "SELECT n FROM t WHERE kind = 1") == [(n,) for n in range(6)]
 
 
 def test_killed_changes_leave_the_old_table_or_the_new_one(meridian: Meridian, tmp_path: Path) -> None:
@@ -338,7 +338,7 @@ def test_killed_changes_leave_the_old_table_or_the_new_one(meridian: Meridian, t
             site = Site(meridian, data, server)
             with site.connect("ann", database="ann") as connection:
                 do(connection, "CREATE TABLE IF NOT EXISTS t AS SELECT id, 0 AS n FROM sky.Star")
-                found = ask(connection, "SELECT MIN(n), MAX(n), COUNT(*) FROM t")
+                found = execute(connection, "SELECT MIN(n), MAX(n), COUNT(*) FROM t")
                 # The statement under way when the server was killed is there or not, as a whole.
                 assert found in ([(count, count, 50)], [(count + 1, count + 1, 50)]), found
                 count = int(found[0][0])  # type: ignore[call-overload]

@@ -87,7 +87,7 @@ class HttpResponse:
         self.text = body.decode(errors="replace")
 
 
-def ask(server: Server, path: str, form: dict[str, object] | None = None, method: str | None = None, **parameters: object) -> HttpResponse:
+def execute(server: Server, path: str, form: dict[str, object] | None = None, method: str | None = None, **parameters: object) -> HttpResponse:
     """A request, with a form by POST; redirections are followed."""
     body = urlencode(form).encode() if form is not None else None
     request = urllib.request.Request(server.url(path, **parameters), data=body, method=method)
@@ -170,17 +170,17 @@ FEATURES = {
 
 def test_what_is_declared_can_be_done(server: Server) -> None:
     """Every form of the capabilities is executed in a query, and every format of results is written."""
-    document = ElementTree.fromstring(ask(server, "/tap/capabilities").text)
+    document = ElementTree.fromstring(execute(server, "/tap/capabilities").text)
     forms = [form.text or "" for form in document.iter("form")]
     declared = {re.split(r"\W", form)[0] for form in forms}
     assert declared == set(FEATURES) and len(forms) == len(declared)
     for name, text in FEATURES.items():
         query = text if text.startswith(("SELECT", "WITH")) else f"SELECT {text} AS x FROM sky.Star WHERE flux > 0"
-        found = ask(server, "/tap/sync", QUERY=query, FORMAT="csv")
+        found = execute(server, "/tap/sync", QUERY=query, FORMAT="csv")
         assert found.status == 200 and rows_of(found.text), f"{name}: {found.text}"
     for form in document.iter("outputFormat"):
         for name in [form.findtext("mime"), form.findtext("alias")]:
-            answer = ask(server, "/tap/sync", QUERY="SELECT TOP 1 id FROM sky.Star", FORMAT=name)
+            answer = execute(server, "/tap/sync", QUERY="SELECT TOP 1 id FROM sky.Star", FORMAT=name)
             assert answer.status == 200, f"{name}: {answer.text}"
 
 
@@ -210,7 +210,7 @@ def test_pyvo_runs_jobs(server: Server, service: pyvo.dal.TAPService) -> None:
     assert job.url in [f"{service.baseurl}/async/{listed.jobid}" for listed in service.get_job_list(phases=["COMPLETED"])]
     number = job.url.rsplit("/", 1)[1]
     job.delete()
-    assert ask(server, f"/tap/async/{number}").status == 404
+    assert execute(server, f"/tap/async/{number}").status == 404
     wrong = service.submit_job("SELECT nothing FROM sky.Star")
     wrong.run()
     wrong.wait(phases=["COMPLETED", "ERROR"], timeout=60)
@@ -223,7 +223,7 @@ def test_pyvo_runs_jobs(server: Server, service: pyvo.dal.TAPService) -> None:
 @pytest.mark.parametrize("limit", [STARS - 1, STARS, STARS + 1])
 def test_what_is_cut_off_is_said(server: Server, form: str, limit: int) -> None:
     """One row less than there are, as many, and one more: in the formats that have a place for it, and in the number of rows."""
-    answer = ask(server, "/tap/sync", {"QUERY": "SELECT id FROM sky.Star", "RESPONSEFORMAT": form, "MAXREC": limit})
+    answer = execute(server, "/tap/sync", {"QUERY": "SELECT id FROM sky.Star", "RESPONSEFORMAT": form, "MAXREC": limit})
     cut = limit < STARS
     if form == "votable":
         table = astropy.io.votable.parse(io.BytesIO(answer.text.encode())).get_first_table()
@@ -241,7 +241,7 @@ def test_what_is_cut_off_is_said(server: Server, form: str, limit: int) -> None:
 
 def test_no_rows_are_wanted(server: Server) -> None:
     """MAXREC=0 asks for the columns alone."""
-    answer = ask(server, "/tap/sync", QUERY="SELECT id, name FROM sky.Star", MAXREC=0, FORMAT="votable/td")
+    answer = execute(server, "/tap/sync", QUERY="SELECT id, name FROM sky.Star", MAXREC=0, FORMAT="votable/td")
     assert answer.text.count("<FIELD") == 2 and "<TR>" not in answer.text
 
 
@@ -266,7 +266,7 @@ def test_no_rows_are_wanted(server: Server) -> None:
 )
 def test_mistakes_are_documents(server: Server, parameters: dict[str, object], status: int, sentence: str) -> None:
     """A VOTable with the sentence and no table, and the status for programs."""
-    answer = ask(server, "/tap/sync", parameters)
+    answer = execute(server, "/tap/sync", parameters)
     assert answer.status == status, answer.text
     assert sentence.lower() in error_of(answer).lower()
     assert "<TABLE" not in answer.text
@@ -306,7 +306,7 @@ def send(server: Server, path: str, fields: dict[str, object], files: dict[str, 
 
 def places_of(server: Server) -> list[tuple[int, float, float]]:
     """Some stars, each moved by half an arcsecond, and places without one."""
-    rows = rows_of(ask(server, "/tap/sync", QUERY="SELECT id, ra, dec FROM sky.Star WHERE id < 200 ORDER BY id", FORMAT="csv").text)
+    rows = rows_of(execute(server, "/tap/sync", QUERY="SELECT id, ra, dec FROM sky.Star WHERE id < 200 ORDER BY id", FORMAT="csv").text)
     stars = [(int(number), float(ra), float(dec) + 0.5 / 3600) for number, ra, dec in rows]
     return stars + [(1000 + n, 10.0 * n, 89.5) for n in range(30)]
 
@@ -358,12 +358,12 @@ def test_results_are_files(server: Server, form: str, media_type: str, limit: in
     """In sync and in jobs, with their units, cut off exactly where they are."""
     query = "SELECT id, ra, dec, name FROM sky.Star WHERE id < 100 ORDER BY id"
     limited = {} if limit is None else {"MAXREC": limit}
-    expected = rows_of(ask(server, "/tap/sync", QUERY=query, FORMAT="csv", **limited).text)
-    answer = ask(server, "/tap/sync", QUERY=query, RESPONSEFORMAT=form, **limited)
+    expected = rows_of(execute(server, "/tap/sync", QUERY=query, FORMAT="csv", **limited).text)
+    answer = execute(server, "/tap/sync", QUERY=query, RESPONSEFORMAT=form, **limited)
     assert answer.status == 200 and answer.headers["Content-Type"] == media_type, answer.text
     job = job_of(server, QUERY=query, RESPONSEFORMAT=media_type, PHASE="RUN", **limited)
     wait_until(lambda: text_of(server, f"{job}/phase") == "COMPLETED", 20, "the job is completed")
-    for content in (answer.body, ask(server, f"{job}/results/result").body):
+    for content in (answer.body, execute(server, f"{job}/results/result").body):
         table, is_cut_off = read_file(content, form)
         assert is_cut_off == (limit == 99)
         assert [[str(int(row["id"])), float(row["ra"]), float(row["dec"])] for row in table] == [[row[0], float(row[1]), float(row[2])] for row in expected]
@@ -401,7 +401,7 @@ def test_the_same_query_reads_another_table(server: Server) -> None:
         content = as_csv([(n, 1.0, 2.0) for n in numbers])
         assert rows_of(send(server, "/tap/sync", fields, {"x": content}).text) == [[str(sum(numbers))]]
         assert rows_of(send(server, "/tap/sync", fields, {"x": content}, typed=False).text) == [[str(sum(numbers))]]
-    assert ask(server, "/tap/sync", fields).status == 400
+    assert execute(server, "/tap/sync", fields).status == 400
 
 
 def test_results_tell_what_columns_are(server: Server) -> None:
@@ -436,7 +436,7 @@ def test_results_tell_what_columns_are(server: Server) -> None:
         found = {field.name: (str(field.unit) if field.unit else None, field.ucd, field.xtype) for field in fields}
         assert found == expected
     for _ in range(3):
-        plain = ask(server, "/tap/sync", QUERY="SELECT ra FROM sky.Star WHERE id = 7").text
+        plain = execute(server, "/tap/sync", QUERY="SELECT ra FROM sky.Star WHERE id = 7").text
         assert 'ucd="pos.eq.ra;meta.main" unit="deg"' in plain
 
 
@@ -472,7 +472,7 @@ def test_mistakes_of_uploads_are_said(server: Server) -> None:
     job = send(server, "/tap/async", {**fields, "PHASE": "RUN"}, {"x": b"<VOTABLE><RESOURCE><TABLE>"})
     path = job.url[len(server.url("")) :]
     wait_until(lambda: text_of(server, f"{path}/phase") == "ERROR", 60, "the job fails")
-    said = ask(server, f"{path}/error").text
+    said = execute(server, f"{path}/error").text
     assert "TAP_UPLOAD.mine" in said and "read_" not in said, said
 
 
@@ -508,89 +508,89 @@ def test_jobs_keep_their_tables(meridian: Meridian, data: Path, tmp_path: Path) 
     with serving(meridian, copy) as server:
         assert len(list(kept.iterdir())) == 3
         for job, expected in zip(paths, ("10", None, "1"), strict=True):
-            ask(server, f"{job}/phase", {"PHASE": "RUN"})
+            execute(server, f"{job}/phase", {"PHASE": "RUN"})
             wait_until(lambda job=job: text_of(server, f"{job}/phase") == "COMPLETED", 600, "the job is complete")
-            found = rows_of(ask(server, f"{job}/results/result").text)
+            found = rows_of(execute(server, f"{job}/results/result").text)
             assert expected is None or found == [[expected]]
         assert found
         plain = "SELECT COUNT(*) AS n FROM sky.Source a, sky.Source b WHERE a.flux + b.flux < 0.5"
-        assert rows_of(ask(server, f"{paths[1]}/results/result").text) == rows_of(ask(server, "/tap/sync", QUERY=plain, FORMAT="csv").text)
+        assert rows_of(execute(server, f"{paths[1]}/results/result").text) == rows_of(execute(server, "/tap/sync", QUERY=plain, FORMAT="csv").text)
         for job in paths:
-            assert ask(server, job, {"ACTION": "DELETE"}).status == 200
+            assert execute(server, job, {"ACTION": "DELETE"}).status == 200
         assert not list(kept.iterdir())
 
 
 def test_tables_are_described(server: Server) -> None:
     """All of them, without columns, and one of them; a name that there is not; and the same in TAP_SCHEMA."""
-    whole = ElementTree.fromstring(ask(server, "/tap/tables").text)
+    whole = ElementTree.fromstring(execute(server, "/tap/tables").text)
     names = [table.findtext("name") for table in whole.iter("table")]
     assert names[:5] == ["sky.Filter", "sky.Galaxy", "sky.Pairs", "sky.Source", "sky.Star"]
-    listed = rows_of(ask(server, "/tap/sync", QUERY="SELECT table_name FROM TAP_SCHEMA.tables", FORMAT="csv").text)
+    listed = rows_of(execute(server, "/tap/sync", QUERY="SELECT table_name FROM TAP_SCHEMA.tables", FORMAT="csv").text)
     assert [name for (name,) in listed] == names
-    short = ElementTree.fromstring(ask(server, "/tap/tables", detail="min").text)
+    short = ElementTree.fromstring(execute(server, "/tap/tables", detail="min").text)
     assert not list(short.iter("column"))
-    one = ElementTree.fromstring(ask(server, "/tap/tables/sky.Pairs").text)
+    one = ElementTree.fromstring(execute(server, "/tap/tables/sky.Pairs").text)
     targets = {key.findtext("targetTable") for key in one.iter("foreignKey")}
     assert targets == {"sky.Star", "sky.Galaxy"}
-    assert ask(server, "/tap/tables/sky.None").status == 404
-    assert "it is min or max" in error_of(ask(server, "/tap/tables", detail="some"))
+    assert execute(server, "/tap/tables/sky.None").status == 404
+    assert "it is min or max" in error_of(execute(server, "/tap/tables", detail="some"))
     joined = "SELECT k.from_table, c.from_column FROM TAP_SCHEMA.keys k JOIN TAP_SCHEMA.key_columns c ON k.key_id = c.key_id WHERE k.target_table = 'sky.Star'"
-    found = rows_of(ask(server, "/tap/sync", QUERY=joined, FORMAT="csv").text)
+    found = rows_of(execute(server, "/tap/sync", QUERY=joined, FORMAT="csv").text)
     assert sorted(map(tuple, found)) == [("sky.Pairs", "star"), ("sky.Source", "id")]
 
 
 def job_of(server: Server, **form: object) -> str:
     """The path of a new job."""
-    made = ask(server, "/tap/async", form)
+    made = execute(server, "/tap/async", form)
     assert made.status == 200, made.text
     return made.url[len(server.url("")) :]
 
 
 def text_of(server: Server, path: str) -> str:
     """A plain answer."""
-    return ask(server, path).text.strip()
+    return execute(server, path).text.strip()
 
 
 def test_a_job_is_changed_and_aborted(server: Server) -> None:
     """Its parameters and limits until it runs, its time of destruction always; then it is ended."""
     job = job_of(server, LANG="ADQL", QUERY="SELECT 1 AS one")
     assert text_of(server, f"{job}/phase") == "PENDING"
-    ask(server, f"{job}/parameters", {"QUERY": "SELECT 2 AS two"})
-    ask(server, f"{job}/executionduration", {"EXECUTIONDURATION": 7})
+    execute(server, f"{job}/parameters", {"QUERY": "SELECT 2 AS two"})
+    execute(server, f"{job}/executionduration", {"EXECUTIONDURATION": 7})
     assert text_of(server, f"{job}/executionduration") == "7"
-    ask(server, f"{job}/destruction", {"DESTRUCTION": "2100-01-01T00:00:00Z"})
+    execute(server, f"{job}/destruction", {"DESTRUCTION": "2100-01-01T00:00:00Z"})
     assert text_of(server, f"{job}/destruction") < "2100"
-    parameters = ElementTree.fromstring(ask(server, f"{job}/parameters").text)
+    parameters = ElementTree.fromstring(execute(server, f"{job}/parameters").text)
     assert {one.get("id"): one.text for one in parameters} == {"LANG": "ADQL", "QUERY": "SELECT 2 AS two"}
     assert text_of(server, f"{job}/owner") == "http"
-    ask(server, f"{job}/phase", {"PHASE": "ABORT"})
+    execute(server, f"{job}/phase", {"PHASE": "ABORT"})
     assert text_of(server, f"{job}/phase") == "ABORTED"
-    refused = ask(server, f"{job}/parameters", {"QUERY": "SELECT 3"})
+    refused = execute(server, f"{job}/parameters", {"QUERY": "SELECT 3"})
     assert refused.status == 400 and "is ABORTED" in error_of(refused)
     for path, form in [(f"{job}/phase", {"PHASE": "GO"}), (f"{job}/destruction", {"DESTRUCTION": "soon"}), (f"{job}/size", {"X": 1}), (job, {"ACTION": "KEEP"})]:
-        assert ask(server, path, form).status in (400, 404), path
-    gone = ask(server, job, method="DELETE")
+        assert execute(server, path, form).status in (400, 404), path
+    gone = execute(server, job, method="DELETE")
     assert gone.status == 303 and gone.headers["Location"].endswith("/tap/async")
-    assert ask(server, job).status == 404
+    assert execute(server, job).status == 404
     another = job_of(server, QUERY="SELECT 1 AS one")
-    assert ask(server, another, {"ACTION": "DELETE"}).url.endswith("/tap/async")
+    assert execute(server, another, {"ACTION": "DELETE"}).url.endswith("/tap/async")
 
 
 def test_clients_wait_for_a_job(server: Server) -> None:
     """Until its phase changes, no longer than they say, and not if it is in another phase than they think."""
     job = job_of(server, QUERY="SELECT COUNT(*) AS n FROM sky.Star")
     begun = time.monotonic()
-    waited = ElementTree.fromstring(ask(server, job, WAIT=1).text)
+    waited = ElementTree.fromstring(execute(server, job, WAIT=1).text)
     assert waited.findtext(f"{UWS}phase") == "PENDING" and time.monotonic() - begun >= 1
-    ask(server, job, WAIT=30, PHASE="EXECUTING")
+    execute(server, job, WAIT=30, PHASE="EXECUTING")
     assert time.monotonic() - begun < 20
-    ask(server, f"{job}/phase", {"PHASE": "RUN"})
+    execute(server, f"{job}/phase", {"PHASE": "RUN"})
     wait_until(lambda: text_of(server, f"{job}/phase") == "COMPLETED", 60, "the job is complete")
-    assert ask(server, job, WAIT=-1).status == 200
-    done = ElementTree.fromstring(ask(server, job).text)
+    assert execute(server, job, WAIT=-1).status == 200
+    done = ElementTree.fromstring(execute(server, job).text)
     result = done.find(f"{UWS}results/{UWS}result")
     assert result is not None and result.get("id") == "result"
-    assert ask(server, f"{job}/error").status == 404
+    assert execute(server, f"{job}/error").status == 404
 
 
 def test_jobs_are_of_their_owners(server: Server) -> None:
@@ -616,20 +616,20 @@ def test_jobs_survive_a_killed_server(meridian: Meridian, data: Path, tmp_path: 
         pending = job_of(server, QUERY="SELECT COUNT(*) AS n FROM sky.Filter", FORMAT="csv")
         gone = job_of(server, QUERY=long, PHASE="RUN")
         wait_until(lambda: text_of(server, f"{gone}/phase") == "EXECUTING", 60, "the job runs")
-        assert ask(server, gone, {"ACTION": "DELETE"}).status == 200
+        assert execute(server, gone, {"ACTION": "DELETE"}).status == 200
         running = job_of(server, QUERY=long, FORMAT="csv", PHASE="RUN")
         server.stop(signal.SIGKILL)
     with serving(meridian, copy) as server:
-        assert rows_of(ask(server, f"{done}/results/result").text) == [[str(STARS)]]
+        assert rows_of(execute(server, f"{done}/results/result").text) == [[str(STARS)]]
         assert text_of(server, f"{pending}/phase") == "PENDING"
         number = gone.rsplit("/", 1)[1]
-        assert ask(server, gone).status == 404 and ask(server, f"/queries/{number}").status == 404
-        ask(server, f"{pending}/phase", {"PHASE": "RUN"})
+        assert execute(server, gone).status == 404 and execute(server, f"/queries/{number}").status == 404
+        execute(server, f"{pending}/phase", {"PHASE": "RUN"})
         for job in (pending, running):
             wait_until(lambda job=job: text_of(server, f"{job}/phase") == "COMPLETED", 120, "the job is complete")
-        assert rows_of(ask(server, f"{pending}/results/result").text) == [["2"]]
-        expected = rows_of(ask(server, "/tap/sync", QUERY=long, FORMAT="csv").text)
-        assert rows_of(ask(server, f"{running}/results/result").text) == expected
+        assert rows_of(execute(server, f"{pending}/results/result").text) == [["2"]]
+        expected = rows_of(execute(server, "/tap/sync", QUERY=long, FORMAT="csv").text)
+        assert rows_of(execute(server, f"{running}/results/result").text) == expected
 
 
 def test_a_client_that_leaves_ends_its_query(server: Server) -> None:
@@ -670,12 +670,12 @@ def test_registry_record(meridian: Meridian, data: Path, server: Server) -> None
     assert [child.tag for child in root.iterfind("curation/*")] == ["publisher", "contact"]
     assert [child.tag for child in root.iterfind("content/*")] == ["subject", "description", "referenceURL", "type"]
     assert root.findtext("title") == "Stars & more" and root.findtext("curation/contact/email") == "a@example.org"
-    told = ElementTree.fromstring(ask(server, "/tap/capabilities").text)
+    told = ElementTree.fromstring(execute(server, "/tap/capabilities").text)
     here, there = server.url("/tap"), "https://tap.example.org/tap"
     same = [ElementTree.tostring(child).decode().replace(here, there).split() for child in told]
     assert [ElementTree.tostring(child).decode().split() for child in root.iterfind("capability")] == same
     columns = {(table.findtext("name"), name.text) for table in root.iterfind("tableset/schema/table") for name in table.iterfind("column/name")}
-    told = ElementTree.fromstring(ask(server, "/tap/tables").text)
+    told = ElementTree.fromstring(execute(server, "/tap/tables").text)
     assert columns == {(table.findtext("name"), name.text) for table in told.iter("table") for name in table.iterfind("column/name")}
 
 

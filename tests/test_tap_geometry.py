@@ -24,7 +24,7 @@ import pyvo
 
 from meridian_cli import Meridian
 from serving import Server, serving, wait_until
-from test_tap import ask, error_of, job_of, rows_of, send, text_of
+from test_tap import execute, error_of, job_of, rows_of, send, text_of
 
 STARS = 600
 # Rows of a table whose positions need not be ones: name, ra, dec, radius.
@@ -84,7 +84,7 @@ SHAPES = """SELECT id, POINT(ra, dec) AS p, CIRCLE(ra, dec, 1 + id) AS c, BOX(ra
 
 def expected_shapes(server: Server) -> list[dict[str, list[float]]]:
     """Points and circles of the first stars, as CSV has their numbers."""
-    rows = rows_of(ask(server, "/tap/sync", QUERY="SELECT id, ra, dec FROM sky.Star WHERE id < 5 ORDER BY id", FORMAT="csv").text)
+    rows = rows_of(execute(server, "/tap/sync", QUERY="SELECT id, ra, dec FROM sky.Star WHERE id < 5 ORDER BY id", FORMAT="csv").text)
     places = [(int(row[0]), float(row[1]), float(row[2])) for row in rows]
     return [{"p": [ra, dec], "c": [ra, dec, 1.0 + n], "t": [0.0, 0.0, 10.0, 0.0, 10.0, 10.0], "m": [ra, dec]} for n, ra, dec in places]
 
@@ -100,7 +100,7 @@ def test_geometry_is_selected_in_every_format(server: Server, form: str) -> None
     expected = expected_shapes(server)
     job = job_of(server, QUERY=SHAPES, RESPONSEFORMAT=form, PHASE="RUN")
     wait_until(lambda: text_of(server, f"{job}/phase") == "COMPLETED", 20, "the job is completed")
-    for answer in (ask(server, "/tap/sync", QUERY=SHAPES, FORMAT=form), ask(server, f"{job}/results/result")):
+    for answer in (execute(server, "/tap/sync", QUERY=SHAPES, FORMAT=form), execute(server, f"{job}/results/result")):
         assert answer.status == 200, answer.text
         if form in ("csv", "tsv"):
             lines = list(csv.DictReader(io.StringIO(answer.text), delimiter="," if form == "csv" else "\t"))
@@ -135,7 +135,7 @@ def test_geometry_is_selected_in_every_format(server: Server, form: str) -> None
 @pytest.mark.parametrize("form", ["votable", "votable/td", "csv", "json", "fits", "parquet"])
 def test_unknown_geometry_is_null_in_every_format(server: Server, form: str) -> None:
     query = "SELECT id, POINT(ra, dec) AS p, CIRCLE(ra, dec, r) AS c, ivo_healpix_index(3, ra, dec) AS h FROM sky.Odd WHERE name IN ('plain', 'no dec', 'beyond north') ORDER BY id"
-    answer = ask(server, "/tap/sync", QUERY=query, FORMAT=form)
+    answer = execute(server, "/tap/sync", QUERY=query, FORMAT=form)
     assert answer.status == 200, answer.text
     if form == "csv":
         assert [row[1:3] for row in rows_of(answer.text)] == [["10.0 20.0", "10.0 20.0 1.0"], ["", ""], ["", ""]]
@@ -161,19 +161,19 @@ def test_pyvo_reads_geometry(server: Server) -> None:
 def test_lists_of_several_lengths_have_no_form_in_fits(server: Server) -> None:
     """Arrays of FITS have one length. Lists that are no geometry are told apart from it."""
     polygons = "SELECT POLYGON(0, 0, 10, 0, 10, 10) AS p FROM sky.Odd UNION ALL SELECT BOX(10, 10, 2, 4) FROM sky.Odd"
-    answer = ask(server, "/tap/sync", QUERY=polygons, FORMAT="fits")
+    answer = execute(server, "/tap/sync", QUERY=polygons, FORMAT="fits")
     assert answer.status == 400 and "the column p has lists of 6 to 8 numbers" in error_of(answer)
-    answer = ask(server, "/tap/sync", QUERY=polygons, FORMAT="csv")
+    answer = execute(server, "/tap/sync", QUERY=polygons, FORMAT="csv")
     assert sorted({len(row[0].split(" ")) for row in rows_of(answer.text)}) == [6, 8]
     histogram = "SELECT ivo_histogram(dec, -90, 90, 4) AS h FROM sky.Star"
-    found = astropy.io.votable.parse(io.BytesIO(ask(server, "/tap/sync", QUERY=histogram).body)).get_first_table()
+    found = astropy.io.votable.parse(io.BytesIO(execute(server, "/tap/sync", QUERY=histogram).body)).get_first_table()
     assert (found.fields[0].datatype, found.fields[0].arraysize, found.fields[0].xtype) == ("long", "*", None)
     assert sum(found.array["h"][0]) == STARS
-    with astropy.io.fits.open(io.BytesIO(ask(server, "/tap/sync", QUERY=histogram, FORMAT="fits").body)) as file:
+    with astropy.io.fits.open(io.BytesIO(execute(server, "/tap/sync", QUERY=histogram, FORMAT="fits").body)) as file:
         assert file[1].columns["h"].format == "6K" and file[1].data["h"].sum() == STARS
-    gathered = ask(server, "/tap/sync", QUERY="SELECT array_agg(ra) AS a FROM sky.Star WHERE id < 4")
+    gathered = execute(server, "/tap/sync", QUERY="SELECT array_agg(ra) AS a FROM sky.Star WHERE id < 4")
     assert 'xtype="polygon"' not in gathered.text
-    assert ask(server, "/tap/sync", QUERY="SELECT AREA(array_agg(ra)) AS a FROM sky.Star").status == 400
+    assert execute(server, "/tap/sync", QUERY="SELECT AREA(array_agg(ra)) AS a FROM sky.Star").status == 400
 
 
 # Mistakes in geometry: wrong numbers, wrong counts, wrong types, alone and in the places where geometry stands.
@@ -210,7 +210,7 @@ def test_mistakes_in_geometry_are_the_clients(server: Server, mistake: str) -> N
             f"SELECT COUNT(*) FROM {table} WHERE 1 = INTERSECTS({mistake}, CIRCLE(ra, dec, 1))",
         ]
     for query, form in itertools.product(queries, ["votable", "fits"]):
-        answer = ask(server, "/tap/sync", QUERY=query, FORMAT=form)
+        answer = execute(server, "/tap/sync", QUERY=query, FORMAT=form)
         assert answer.status == 400, f"{query}: {answer.status} {answer.text}"
         sentence = error_of(answer)
         assert len(sentence) > 15 and "DataFusion" not in sentence and "Internal" not in sentence, sentence
@@ -232,7 +232,7 @@ def angle(ra1: float, dec1: float, ra2: float, dec2: float) -> float:
 
 
 def csv_of(server: Server, query: str) -> list[list[str]]:
-    answer = ask(server, "/tap/sync", QUERY=query, FORMAT="csv")
+    answer = execute(server, "/tap/sync", QUERY=query, FORMAT="csv")
     assert answer.status == 200, f"{query}: {answer.text}"
     return rows_of(answer.text)
 
@@ -343,14 +343,14 @@ def test_coordinate_systems_are_turned(server: Server, meridian: Meridian, data:
 
 def test_unknown_coordinate_systems_are_those_of_tables_with_a_warning(server: Server, meridian: Meridian, data: Path) -> None:
     query = "SELECT POINT('FK6', 1, 2) AS p, POINT('', 1, 2) AS q, POINT('ICRS', 1, 2) AS r FROM sky.Star WHERE id = 1"
-    answer = ask(server, "/tap/sync", QUERY=query)
+    answer = execute(server, "/tap/sync", QUERY=query)
     document = astropy.io.votable.parse(io.BytesIO(answer.body))
     warnings = [info.value for info in document.resources[0].infos if info.name == "warning"]
     assert len(warnings) == 1 and '"FK6" of POINT is not known' in warnings[0], answer.text
     assert [document.get_first_table().array[name][0].tolist() for name in "pqr"] == [[1.0, 2.0]] * 3
     job = job_of(server, QUERY=query, PHASE="RUN")
     wait_until(lambda: text_of(server, f"{job}/phase") == "COMPLETED", 20, "the job is completed")
-    assert "FK6" in ask(server, f"{job}/results/result").text
+    assert "FK6" in execute(server, f"{job}/results/result").text
     outcome = meridian.run("sql", "--data", data, "--dialect", "adql", query)
     assert outcome.status == 0 and "FK6" in outcome.stderr
 
@@ -463,7 +463,7 @@ def test_maps_of_geometry_cover_it(server: Server, shape: str, order: int) -> No
 @pytest.mark.parametrize("form", ["votable", "votable/td", "csv", "json", "fits", "parquet"])
 def test_maps_are_selected_as_texts(server: Server, form: str) -> None:
     query = "SELECT id, MOC('1/0-3 2/16') AS m, MOC(2, POINT(ra, dec)) AS p FROM sky.Odd WHERE name IN ('plain', 'no dec') ORDER BY id"
-    answer = ask(server, "/tap/sync", QUERY=query, FORMAT=form)
+    answer = execute(server, "/tap/sync", QUERY=query, FORMAT=form)
     assert answer.status == 200, answer.text
     if form == "csv":
         assert [row[1:] for row in rows_of(answer.text)] == [["0/0 2/16", rows_of(answer.text)[0][2]], ["0/0 2/16", ""]]
@@ -483,7 +483,7 @@ def test_maps_are_selected_as_texts(server: Server, form: str) -> None:
 
 @pytest.mark.parametrize("mistake", ["MOC('x')", "MOC('30/1')", "MOC('1/48')", "MOC(1)", "MOC()", "MOC(30, CIRCLE(0, 0, 1))", "MOC(25, CIRCLE(0, 0, 30))", "MOC(1, 2)", "MOC('1/2', 3)", "CONTAINS(CIRCLE(0, 0, 1), MOC('1/2'))", "CENTROID(MOC('1/2'))", "DISTANCE(MOC('1/2'), POINT(1, 2))", "CONTAINS(MOC('1/2'), POINT(0, 0))", "MOC(-1, POINT(ra, dec))"])  # fmt: skip
 def test_mistakes_in_maps_are_the_clients(server: Server, mistake: str) -> None:
-    answer = ask(server, "/tap/sync", QUERY=f"SELECT {mistake} AS x FROM sky.Star")
+    answer = execute(server, "/tap/sync", QUERY=f"SELECT {mistake} AS x FROM sky.Star")
     assert answer.status == 400 and len(error_of(answer)) > 15, f"{answer.status} {answer.text}"
 
 

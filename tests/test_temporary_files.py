@@ -31,7 +31,7 @@ def data(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return load_stars_and_bands(meridian, tmp_path_factory.mktemp("temporary"), STARS)
 
 
-def ask(server: Server, statement: str) -> tuple[tuple[object, ...], ...]:
+def execute(server: Server, statement: str) -> tuple[tuple[object, ...], ...]:
     """The rows of a statement by a connection of its own."""
     with server.connect(database="sky") as connection, connection.cursor() as cursor:
         cursor.execute(statement)
@@ -53,20 +53,20 @@ def spilled(server: Server, directory: Path) -> Iterator[Path]:
 def expected(meridian: Meridian, data: Path) -> tuple[tuple[object, ...], ...]:
     """What the sort gives with all the memory of the machine."""
     with serving(meridian, data) as server:
-        return ask(server, SORT)
+        return execute(server, SORT)
 
 
 def test_statements_spill_into_the_data_directory(meridian: Meridian, data: Path, expected: object) -> None:
     """And nothing is left afterwards."""
     with serving(meridian, data, *LITTLE) as server:
-        asked = threading.Thread(target=lambda: ignore(lambda: ask(server, SLOW_SORT)), daemon=True)
+        asked = threading.Thread(target=lambda: ignore(lambda: execute(server, SLOW_SORT)), daemon=True)
         asked.start()
         wait_until(lambda: any(spilled(server, data / "tmp")), 3 * SOON, "it spills")
         assert gauge(server, "meridian_spilled_bytes") > 0
         stop_all(server)
         asked.join(SOON)
         wait_until(lambda: gauge(server, "meridian_spilled_bytes") == 0, SOON, "it gives back what it took")
-        assert ask(server, SORT) == expected
+        assert execute(server, SORT) == expected
         assert not any(spilled(server, data / "tmp"))
     assert folders(data / "tmp") == []
 
@@ -77,13 +77,13 @@ def test_what_is_spilled_has_a_limit(meridian: Meridian, data: Path, expected: o
         assert gauge(server, "meridian_spilled_limit_bytes") == 4 << 20
         for _ in range(2):
             with pytest.raises(pymysql.MySQLError) as failed:
-                ask(server, SORT)
+                execute(server, SORT)
             code, sentence = failed.value.args
             assert code == FULL and "more than their limit of 4.0 MB" in sentence, sentence
             wait_until(lambda: gauge(server, "meridian_spilled_bytes") == 0, SOON, "it gives back what it took")
-        assert ask(server, "SELECT COUNT(*) FROM Star") == ((STARS,),)
+        assert execute(server, "SELECT COUNT(*) FROM Star") == ((STARS,),)
     with serving(meridian, data, *LITTLE, "--temp-size", "1G") as server:
-        assert ask(server, SORT) == expected
+        assert execute(server, SORT) == expected
 
 
 def test_what_a_killed_server_left_is_removed(meridian: Meridian, data: Path, tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_what_a_killed_server_left_is_removed(meridian: Meridian, data: Path, tm
     (directory / "somebody's").mkdir()
     (directory / "somebody's" / "file").write_text("kept")
     killed = Server(meridian, data, *LITTLE, "--temp-dir", directory)
-    asked = threading.Thread(target=lambda: ignore(lambda: ask(killed, SLOW_SORT)), daemon=True)
+    asked = threading.Thread(target=lambda: ignore(lambda: execute(killed, SLOW_SORT)), daemon=True)
     asked.start()
     wait_until(lambda: any(it.name != "lock" for it in directory.glob("*-*/*/*")), 3 * SOON, "it spills")
     killed.stop(signal.SIGKILL)
@@ -103,7 +103,7 @@ def test_what_a_killed_server_left_is_removed(meridian: Meridian, data: Path, tm
         (used,) = (it for it in folders(directory) if it.name != "somebody's")
         with serving(meridian, data, "--temp-dir", directory):
             assert used.exists() and len(folders(directory)) == 3
-        assert used.exists() and ask(server, "SELECT COUNT(*) FROM Star") == ((STARS,),)
+        assert used.exists() and execute(server, "SELECT COUNT(*) FROM Star") == ((STARS,),)
     assert (directory / "somebody's" / "file").read_text() == "kept"
     assert [it.name for it in folders(directory)] == ["somebody's"]
 

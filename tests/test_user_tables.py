@@ -69,7 +69,7 @@ def as_bytes(table: astropy.table.Table, form: str) -> bytes:
     return binary.getvalue()
 
 
-def ask(site: Site, statement: str, user: str = "ann") -> list[tuple[object, ...]]:
+def execute(site: Site, statement: str, user: str = "ann") -> list[tuple[object, ...]]:
     with site.connect(user) as connection, connection.cursor() as cursor:
         cursor.execute(statement)
         return list(cursor.fetchall())
@@ -82,9 +82,9 @@ def test_a_file_becomes_a_table(site: Site, session: requests.Session, form: str
     answer = session.put(site.server.url(f"{base}/ann.mine"), data=as_bytes(table, form))
     assert answer.status_code == 201, answer.text
     assert answer.json() == {"table": "ann.mine", "rows_added": ROWS} and answer.headers["Location"] == "/tap/tables/ann.mine"
-    assert ask(site, "SELECT COUNT(*), SUM(id), MIN(name), MAX(ra) FROM ann.mine") == [(ROWS, sum(range(ROWS)), "s0", float(max(table["ra"])))]
+    assert execute(site, "SELECT COUNT(*), SUM(id), MIN(name), MAX(ra) FROM ann.mine") == [(ROWS, sum(range(ROWS)), "s0", float(max(table["ra"])))]
     # It has positions, at every protocol.
-    assert ask(site, "SELECT COUNT(*) FROM crossmatch(ann.mine, ann.mine, 0.1)") == [(ROWS,)]
+    assert execute(site, "SELECT COUNT(*) FROM crossmatch(ann.mine, ann.mine, 0.1)") == [(ROWS,)]
     assert session.put(site.server.url(f"{base}/ann.mine"), data=b"a\n1\n").status_code == 409
     assert session.delete(site.server.url(f"{base}/ann.mine")).status_code == 204
     assert session.delete(site.server.url(f"{base}/ann.mine")).status_code == 404
@@ -120,7 +120,7 @@ def test_rows_are_added_by_the_names_of_columns(site: Site, session: requests.Se
     session.put(site.server.url("/tables/ann.t"), data=b"id,a,b\n1,x,0.5\n")
     answer = session.post(site.server.url("/load/ann.t"), data=b"b,ID\n1.5,2\n,3\n")
     assert answer.status_code == 200 and answer.json()["rows_added"] == 2, answer.text
-    assert ask(site, "SELECT * FROM ann.t ORDER BY id") == [(1, "x", 0.5), (2, None, 1.5), (3, None, None)]
+    assert execute(site, "SELECT * FROM ann.t ORDER BY id") == [(1, "x", 0.5), (2, None, 1.5), (3, None, None)]
     for content, status, sentence in (
         (b"id,nothing\n1,2\n", 400, "has no column nothing"),
         (b"id\nmany\n", 400, "the table, line 2: "),
@@ -132,7 +132,7 @@ def test_rows_are_added_by_the_names_of_columns(site: Site, session: requests.Se
         assert answer.status_code in (status, 400) and sentence in answer.text, answer.text
         assert "/tmp" not in answer.text, answer.text
     assert session.post(site.server.url("/load/ann.none"), data=b"id\n1\n").status_code == 404
-    assert ask(site, "SELECT COUNT(*) FROM ann.t") == [(3,)]
+    assert execute(site, "SELECT COUNT(*) FROM ann.t") == [(3,)]
 
 
 def test_rows_of_a_text_have_the_types_of_the_table(site: Site, session: requests.Session) -> None:
@@ -154,12 +154,12 @@ def test_rows_of_a_text_have_the_types_of_the_table(site: Site, session: request
     ):
         answer = session.post(site.server.url("/load/ann.h"), data=f"id,{column}\n{id},{value}\n".encode())
         assert answer.status_code == 200, (column, value, answer.text)
-        assert ask(site, f"SELECT {column} FROM ann.h WHERE id = {id}") == [(expected,)], (column, value)
-    count = ask(site, "SELECT COUNT(*) FROM ann.h")
+        assert execute(site, f"SELECT {column} FROM ann.h WHERE id = {id}") == [(expected,)], (column, value)
+    count = execute(site, "SELECT COUNT(*) FROM ann.h")
     for wrong in (b"id\n2010-01-02\n", b"id,y\n1,20101399\n", b"id,d\n1,2010-01-02 03:04:05\n", b"id,n\n1,many\n"):
         answer = session.post(site.server.url("/load/ann.h"), data=wrong)
         assert answer.status_code == 400 and "the table, line 2: " in answer.text, (wrong, answer.text)
-    assert ask(site, "SELECT COUNT(*) FROM ann.h") == count
+    assert execute(site, "SELECT COUNT(*) FROM ann.h") == count
     session.delete(site.server.url("/tables/ann.h"))
 
 
@@ -171,7 +171,7 @@ def test_whose_tables_they_are(site: Site, session: requests.Session) -> None:
         assert requests.request(method, site.server.url(path), data=b"id\n1\n", timeout=30).status_code == 401
     # A name without a database is in one's own.
     assert session.put(site.server.url("/tables/plain"), data=b"id\n1\n").status_code == 201
-    assert ask(site, "SELECT * FROM ann.plain") == [(1,)]
+    assert execute(site, "SELECT * FROM ann.plain") == [(1,)]
     # A page of another site cannot.
     answer = session.put(site.server.url("/tables/ann.page"), data=b"id\n1\n", headers={"Origin": "https://elsewhere.example"})
     assert answer.status_code == 403 and "elsewhere.example" in answer.text
@@ -182,7 +182,7 @@ def test_limits_count(site: Site, session: requests.Session) -> None:
     try:
         answer = session.put(site.server.url("/tables/ann.large"), data=as_bytes(stars(), "csv"))
         assert answer.status_code == 400 and re.search(r"of 10\d* bytes|of 10240 bytes|of 10000 bytes", answer.text), answer.text
-        assert ask(site, "SHOW TABLES FROM ann") == []
+        assert execute(site, "SHOW TABLES FROM ann") == []
     finally:
         must(site.meridian, site.data, "limit", "ann", "--stored", "none")
     assert session.put(site.server.url("/tables/ann.large"), data=as_bytes(stars(), "csv")).status_code == 201

@@ -47,7 +47,7 @@ def server(meridian: Meridian, data: Path) -> Iterator[Server]:
         yield running
 
 
-def ask(server: Server, statement: str) -> tuple[list[tuple[object, ...]], int, list[tuple[object, ...]]]:
+def execute(server: Server, statement: str) -> tuple[list[tuple[object, ...]], int, list[tuple[object, ...]]]:
     """The rows of an answer, how many warnings it counts, and what SHOW WARNINGS tells."""
     with server.connect(database="sky") as connection, connection.cursor() as cursor:
         cursor.execute(statement)
@@ -79,7 +79,7 @@ def test_times_of_day_are_a_type_of_both_protocols(server: Server) -> None:
     """TIMEDIFF and its like were unknown; texts were given in the place of a TIME."""
     statement = f"SELECT {', '.join(expression for expression, _ in SPANS)} FROM Texts"
     expected = [tuple(span for _, span in SPANS)]
-    assert ask(server, statement)[0] == expected
+    assert execute(server, statement)[0] == expected
     # This client reads the bytes of a negative TIME as another span.
     positive = [(expression, span) for expression, span in SPANS if span >= SPAN()]
     statement = f"SELECT {', '.join(expression for expression, _ in positive)} FROM Texts"
@@ -99,7 +99,7 @@ def test_times_of_day_are_texts_in_files(meridian: Meridian, data: Path) -> None
 def test_a_time_of_day_has_no_date(server: Server) -> None:
     for expression in ("YEAR(TIME '11:07:15')", "TIME '11:07:15' > TIMESTAMP '2010-06-15 01:02:03'", "DATE(TIME '11:07:15')"):
         with pytest.raises(pymysql.MySQLError) as error:
-            ask(server, f"SELECT {expression}")
+            execute(server, f"SELECT {expression}")
         assert error.value.args[0] == 1235 and "has no date" in error.value.args[1], error.value
 
 
@@ -137,7 +137,7 @@ def test_the_present_has_the_digits_that_are_asked_for(server: Server) -> None:
 )
 def test_values_of_rows_are_warned_of(server: Server, meridian: Meridian, data: Path, statement: str, codes: set[str]) -> None:
     """They were converted without a word."""
-    _, count, warnings = ask(server, statement)
+    _, count, warnings = execute(server, statement)
     told = [sentence for _, code, sentence in warnings if code == 1292]
     # An empty text is a number nowhere, and MySQL says so too.
     told = [sentence for sentence in told if "''" not in sentence]
@@ -174,7 +174,7 @@ def submitted(server: Server, statement: str) -> dict[str, object]:
 )  # fmt: skip
 def test_submitted_statements_have_the_warnings_of_others(server: Server, meridian: Meridian, statement: str) -> None:
     """Whoever reads the result later was told nothing."""
-    _, count, warnings = ask(server, statement)
+    _, count, warnings = execute(server, statement)
     expected = sorted(f"{code} " + str(sentence) for _, code, sentence in warnings)
     told = submitted(server, statement)
     number = told["id"]
@@ -227,9 +227,9 @@ def test_jobs_have_the_warnings_of_their_queries(server: Server) -> None:
 
 
 def test_warnings_of_rows_are_bounded(server: Server) -> None:
-    found, count, warnings = ask(server, "SELECT SUM(n) FROM Many")
+    found, count, warnings = execute(server, "SELECT SUM(n) FROM Many")
     assert found == [(0.0,)] and count == 1024 and len(warnings) == 1024
-    assert ask(server, "SELECT COUNT(*) FROM Many WHERE id < 5")[1:] == (0, [])
+    assert execute(server, "SELECT COUNT(*) FROM Many WHERE id < 5")[1:] == (0, [])
 
 
 def test_patterns_may_be_null(server: Server) -> None:

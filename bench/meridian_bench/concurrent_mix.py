@@ -40,7 +40,7 @@ WIDE = {"tiny": (5_000, 1), "small": (200_000, 5), "standard": (4_000_000, 100)}
 STRIPES = {"tiny": 45, "small": 40, "standard": 85}
 SMALL_SCAN = "SELECT count(*) AS n, avg(decl_PS) AS m FROM Object WHERE gFlux_PS > {flux!r} AND ra_PS < {ra!r}"
 
-Ask = Callable[[Any, str], list[list[Any]]]
+Execute = Callable[[Any, str], list[list[Any]]]
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Stream:
 
 
 @contextlib.contextmanager
-def streaming(server: Any, ask: Ask, name: str, statement: Callable[[], str]) -> Iterator[Stream]:
+def streaming(server: Any, execute: Execute, name: str, statement: Callable[[], str]) -> Iterator[Stream]:
     """One connection that asks without pause, until the body has ended."""
     found, stop, begun = Stream(name, [], 0.0), threading.Event(), time.perf_counter()
     failures: list[BaseException] = []
@@ -69,7 +69,7 @@ def streaming(server: Any, ask: Ask, name: str, statement: Callable[[], str]) ->
             connection = server.connect()
             while not stop.is_set():
                 start = time.perf_counter()
-                ask(connection, statement())
+                execute(connection, statement())
                 found.seconds.append(time.perf_counter() - start)
             connection.close()
         except BaseException as error:  # noqa: BLE001 - told where the stream is waited for
@@ -87,7 +87,7 @@ def streaming(server: Any, ask: Ask, name: str, statement: Callable[[], str]) ->
         raise failures[0]
 
 
-def mix(server: Any, ask: Ask, objects: Sequence[int], seconds: float, seed: int) -> list[tuple[str, Stream]]:
+def mix(server: Any, execute: Execute, objects: Sequence[int], seconds: float, seed: int) -> list[tuple[str, Stream]]:
     """The LV1 and the LV2 stream alone, and beside two HV2 streams; with what ran beside each."""
 
     def look_up(form: str, rng: random.Random) -> Callable[[], str]:
@@ -101,7 +101,7 @@ def mix(server: Any, ask: Ask, objects: Sequence[int], seconds: float, seed: int
         with contextlib.ExitStack() as running:
             numbers = iter(range(100))
             streams = [
-                running.enter_context(streaming(server, ask, name, statement))
+                running.enter_context(streaming(server, execute, name, statement))
                 for name, statement in [
                     ("LV1", look_up(LV1, random.Random(seed + next(numbers)))),
                     ("LV2", look_up(LV2, random.Random(seed + next(numbers)))),

@@ -144,7 +144,7 @@ class Databases:
         meridian.start()
         self.open[layout] = meridian
 
-    def ask(self, texts: Sequence[str], rounds: int) -> dict[Layout, dict[str, Outcome]]:
+    def execute(self, texts: Sequence[str], rounds: int) -> dict[Layout, dict[str, Outcome]]:
         """Asks every database each text in turns; the first round does not count."""
         found = {layout: {text: Outcome() for text in texts} for layout in self.open}
         order = list(self.open)
@@ -153,7 +153,7 @@ class Databases:
             for turn in range(rounds + 1):
                 for layout in order[turn % len(order) :] + order[: turn % len(order)]:
                     start = time.perf_counter()
-                    answer = self.open[layout].ask(text)
+                    answer = self.open[layout].execute(text)
                     seconds = time.perf_counter() - start
                     outcome = found[layout][text]
                     outcome.pairs.append(self.open[layout].to_arrow(answer).column(0)[0].as_py())
@@ -249,14 +249,14 @@ def run(options: argparse.Namespace) -> int:
     try:
         for density in DENSITIES:
             databases.load(Layout(density, None), made(work, program, density, objects))
-        by_density = databases.ask([query(radius, Condition("none", "")) for radius in RADII], rounds)
+        by_density = databases.execute([query(radius, Condition("none", "")) for radius in RADII], rounds)
         databases.close()
         catalogue = made(work, program, LAYOUT_DENSITY, objects)
         for layout in layouts(LAYOUT_DENSITY):
             databases.load(layout, catalogue)
         known = conditions(catalogue)
         texts = [query(radius, one) for radius in LAYOUT_RADII for one in asked_within(radius, known)]
-        by_layout = databases.ask(texts, rounds)
+        by_layout = databases.execute(texts, rounds)
     finally:
         databases.close()
     wrong = disagreements(by_density) + disagreements(by_layout)

@@ -292,7 +292,7 @@ class Run:
                         log(f"{CARDS[name].title}, round {at + 1}: {asking.query.name}")
                         asking.warm_up([name])
                         if name in self.workers and name in asking.takers:
-                            asking.ask(name, one)
+                            asking.execute(name, one)
                             self._note_memory(name)
                 lost |= {name} - set(self.workers)
                 self._close_all()
@@ -320,7 +320,7 @@ class Run:
             for table in self._setup(name).tables.values()
         ]
         try:
-            for reply in self.workers[name].ask(texts, answers=False):
+            for reply in self.workers[name].execute(texts, answers=False):
                 if reply.complaint:
                     log(f"{CARDS[name].title} did not read every column: {reply.complaint}")
         except Trouble as error:
@@ -468,7 +468,7 @@ class Asking:
         """Asks each taker a block of the same constants, beginning with another one each time."""
         one = self.begin(block)
         for name in in_turn(self.takers, turn):
-            self.ask(name, one)
+            self.execute(name, one)
         self.end(one)
 
     def warm_up(self, names: Sequence[str]) -> None:
@@ -478,7 +478,7 @@ class Asking:
             one = self.begin(self.block)
             for name in in_turn(self.takers, turn):
                 if spent.get(name, WARMING_SECONDS) < WARMING_SECONDS and not self._has_spent(name):
-                    self.ask(name, one, counted=False)
+                    self.execute(name, one, counted=False)
                     spent[name] += sum(reply.seconds for reply in one.replies[name])
             self.end(one)
 
@@ -486,7 +486,7 @@ class Asking:
         """A round of so many queries, the same for all."""
         return Round([self.run.constants.draw() for _ in range(block)])
 
-    def ask(self, name: str, one: Round, counted: bool = True) -> None:
+    def execute(self, name: str, one: Round, counted: bool = True) -> None:
         """Asks one contender the queries of a round, unless it has spent its time."""
         rounds = self.times.setdefault(name, [])
         if self._has_spent(name):
@@ -514,7 +514,7 @@ class Asking:
         try:
             worker = self._cold_worker(name) if self.cold else self.run.workers[name]
             try:
-                replies = worker.ask(texts)
+                replies = worker.execute(texts)
             finally:
                 if self.cold:
                     worker.close()

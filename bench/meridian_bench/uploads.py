@@ -131,7 +131,7 @@ def by_tmatch2(objects: TableFiles, lists: Path) -> Found:
 def by_lsdb(worker: Worker, lists: Path) -> Found:
     """LSDB in a process that runs already, on a HATS catalogue of the objects."""
     query = {"method": "match_list", "file": f"{lists}/positions.parquet", "radius": RADIUS_ARCSECONDS / 3600}
-    reply = worker.ask([json.dumps(query)])[0]
+    reply = worker.execute([json.dumps(query)])[0]
     if reply.answer is None:
         raise SystemExit(f"LSDB failed: {reply.complaint}")
     return Found(reply.seconds, in_order(reply.answer))
@@ -144,10 +144,10 @@ def run(command: list[str]) -> bytes:
     return done.stdout
 
 
-def timed(ask: Callable[[], bytes]) -> Found:
+def timed(execute: Callable[[], bytes]) -> Found:
     """Has pairs given as CSV, a header first. Reading it is not timed."""
     begun = time.perf_counter()
-    answer = ask()
+    answer = execute()
     seconds = time.perf_counter() - begun
     return Found(seconds, in_order(pyarrow.csv.read_csv(pa.BufferReader(answer))))
 

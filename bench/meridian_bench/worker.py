@@ -104,7 +104,7 @@ class Worker:
         """Loads a table; gives seconds and peak bytes of memory."""
         return self.call("load", table)  # type: ignore[return-value]
 
-    def ask(self, texts: Sequence[str], answers: bool = True) -> list[Reply]:
+    def execute(self, texts: Sequence[str], answers: bool = True) -> list[Reply]:
         """Asks one after another. Without `answers` only the times come back."""
         replies = self.call("ask", list(texts), answers, within=BLOCK_SECONDS)
         return [
@@ -179,13 +179,13 @@ class Servant:
         """How others reach the contender's server."""
         return self.contender.cluster()
 
-    def ask(self, texts: list[str], answers: bool) -> list[tuple[float, bytes, str]]:
+    def execute(self, texts: list[str], answers: bool) -> list[tuple[float, bytes, str]]:
         """Asks each text; a complaint stands in place of an answer."""
         replies = []
         for text in texts:
             start = time.perf_counter()
             try:
-                answer = self.contender.ask(text)
+                answer = self.contender.execute(text)
             except Exception as error:
                 replies.append((time.perf_counter() - start, b"", _sentence(error)))
                 continue

@@ -171,12 +171,12 @@ def probe(ports: Ports, rate: float, seconds: float, told: multiprocessing.Simpl
         with ports.connect("bob") as connection:
             cursor = connection.cursor()
 
-            def ask(turn: int) -> None:
+            def execute(turn: int) -> None:
                 key = (turn * PROBES + offset) * 7 % STARS
                 cursor.execute(f"SELECT version FROM sky.star WHERE id = {key}")
                 assert cursor.fetchall() == ((1,),)
 
-            at_rate("point query", PROBES / rate, offset / rate, ask)
+            at_rate("point query", PROBES / rate, offset / rate, execute)
 
     # Each kind has threads of its own: a connection takes longer than the pause between two point queries.
     others = [("cone over HTTP", CONES_EVERY, ask_cone), ("connection", CONNECTS_EVERY, connect_anew)]

@@ -88,7 +88,7 @@ def complaint(case: Case, meridian: Meridian, directory: Path) -> str | None:
     try:
         for statement, expected in zip(case.statements, case.expected):
             try:
-                rows = served.command_line.ask(statement) if "read_" in statement else served.ask_text(statement)
+                rows = served.command_line.execute(statement) if "read_" in statement else served.ask_text(statement)
             except Rejection as rejection:
                 return f"{statement}\n{rejection}"
             got = [tuple(int.from_bytes(v, "big") if isinstance(v, bytes) else written(v) for v in row) for row in rows]

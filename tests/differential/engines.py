@@ -71,7 +71,7 @@ class Oracle:
         self.places = world.places()
         self.connection = duckdb_of(world)
 
-    def ask(self, query: Query, takes_last: bool = False, seconds: float = ORACLE_SECONDS) -> Rows:
+    def execute(self, query: Query, takes_last: bool = False, seconds: float = ORACLE_SECONDS) -> Rows:
         """The rows of a statement. Of equally near rows those with the smallest places are found, or with the greatest."""
         text = for_duckdb(query, self.places, takes_last)
         try:
@@ -93,7 +93,7 @@ class Oracle:
         """The rows of a statement by DuckDB's plan as it is first made: some of its optimizer's are wrong, as of EXISTS over outer joins."""
         self.connection.execute("PRAGMA disable_optimizer")
         try:
-            return self.ask(query, seconds=PLAIN_SECONDS)
+            return self.execute(query, seconds=PLAIN_SECONDS)
         finally:
             self.connection.execute("PRAGMA enable_optimizer")
 
@@ -115,7 +115,7 @@ class CommandLine:
     def __init__(self, meridian: Meridian, directory: Path) -> None:
         self.asker = Asker(MeridianThere(meridian, directory), directory / "data", "sky")
 
-    def ask(self, text: str) -> Rows:
+    def execute(self, text: str) -> Rows:
         """The rows of a statement."""
 
         def stop() -> None:
@@ -124,7 +124,7 @@ class CommandLine:
 
         try:
             with limited(LONGEST_SECONDS, stop):
-                return rows_of(self.asker.ask(text))
+                return rows_of(self.asker.execute(text))
         except Complaint as complaint:
             said = str(complaint)
             found = re.search(r"error (\d+) \(\w+\): (.*)", said)
@@ -187,10 +187,10 @@ class ServedDatabase:
         if self.server.process.poll() is not None:
             self.server, self.connection, self.prepared = self._start(), None, None
 
-    def ask(self, query: Query, mark: str = "") -> Rows:
+    def execute(self, query: Query, mark: str = "") -> Rows:
         """The rows of a statement; `mark` makes it one that the server has not met."""
         text = f"/* {mark} */ {for_meridian(query)}" if mark else for_meridian(query)
-        return self.command_line.ask(text) if names_files(query) else self.ask_text(text)
+        return self.command_line.execute(text) if names_files(query) else self.ask_text(text)
 
     def ask_text(self, text: str) -> Rows:
         """The rows of a text that names no files."""

@@ -180,7 +180,7 @@ class WorldRun:
         for query in trial.variants:
             unlimited, taken = whole(query)
             try:
-                expected.append(oracle.ask(unlimited)[taken])
+                expected.append(oracle.execute(unlimited)[taken])
             except OracleFails:
                 expected.append([])
         case = cases.as_json(f"Found by the differential tester, {place}.", world, statements, expected)
@@ -198,7 +198,7 @@ def same(trying: Trying, trial: Trial, failure: Failure) -> bool:
     """Whether a trial fails in the same way; a statement that DuckDB does not understand does not count."""
     try:
         for query in trial.variants:
-            trying.oracle.ask(whole(query)[0])
+            trying.oracle.execute(whole(query)[0])
     except OracleFails:
         return False
     found = trying.failure(trial)

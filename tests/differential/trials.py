@@ -155,13 +155,13 @@ class Trying:
         unlimited, taken = whole(query)
         everything: Rows | None = None
         try:
-            everything = self.oracle.ask(unlimited)
+            everything = self.oracle.execute(unlimited)
         except OracleFails as failure:
             self.tally.skipped[str(failure).split(":")[0]] += 1
             if isinstance(failure, TooLarge):
                 return None
         try:
-            rows = self.ask(query, way, mark)
+            rows = self.execute(query, way, mark)
         except TooLarge as failure:
             self.tally.skipped[str(failure)] += 1
             return None
@@ -175,21 +175,21 @@ class Trying:
 
     def excuse(self, query: Query, unlimited: Query, rows: Rows, taken: slice) -> str | None:
         """Why rows that are not the oracle's are right all the same, if they are."""
-        if computes_with_null_in_a_set(query) and any(isinstance(value, int) and abs(value) > EXACT_IN_DOUBLES for row in self.oracle.ask(unlimited) for value in row):
+        if computes_with_null_in_a_set(query) and any(isinstance(value, int) and abs(value) > EXACT_IN_DOUBLES for row in self.oracle.execute(unlimited) for value in row):
             return "NULL in arithmetic is a double, as in MySQL, beside integers of a set operation"
         try:
             if compare(query, rows, self.oracle.ask_plainly(unlimited), taken) is None:
                 return "DuckDB's optimizer contradicts DuckDB"
-            one, other = self.oracle.ask(unlimited), self.oracle.ask(unlimited, takes_last=True)
+            one, other = self.oracle.execute(unlimited), self.oracle.execute(unlimited, takes_last=True)
             return None if compare(query, one[taken], other, taken) is None else "which of equally near rows is found is not determined"
         except OracleFails:
             return None
 
-    def ask(self, query: Query, way: str, mark: str) -> Rows | Failure | None:
+    def execute(self, query: Query, way: str, mark: str) -> Rows | Failure | None:
         """The rows; a failure; or nothing, where an error may be."""
         self.tally.statements += 1
         try:
-            rows = self.served.ask_prepared(query) if way == "prepared" else self.served.ask(query, mark)
+            rows = self.served.ask_prepared(query) if way == "prepared" else self.served.execute(query, mark)
         except Rejection as rejection:
             if reason := allowed(rejection):
                 self.tally.allowed[reason] += 1
@@ -216,7 +216,7 @@ class Trying:
 
     def equal_answers(self, trial: Trial) -> Failure | None:
         """The variants have the same answer."""
-        answers = [self.ask(query, "served", self.mark()) for query in trial.variants]
+        answers = [self.execute(query, "served", self.mark()) for query in trial.variants]
         if any(answer is None or isinstance(answer, Failure) for answer in answers):
             return next((answer for answer in answers if isinstance(answer, Failure)), None)
         return self.differ(trial.variants[0], answers[0], answers[1], "with the redundant condition")  # type: ignore[arg-type]
@@ -226,7 +226,7 @@ class Trying:
         query = trial.variants[0]
         assert isinstance(query, Select) and query.where is not None
         forms = [query.where, Apply("bool", "not", (query.where,)), Apply("bool", "is_unknown", (query.where,)), None]
-        answers = [self.ask(replace(query, where=where, order=()), "served", self.mark()) for where in forms]
+        answers = [self.execute(replace(query, where=where, order=()), "served", self.mark()) for where in forms]
         if any(answer is None or isinstance(answer, Failure) for answer in answers):
             return next((answer for answer in answers if isinstance(answer, Failure)), None)
         parts = [row for answer in answers[:3] for row in answer]  # type: ignore[union-attr]

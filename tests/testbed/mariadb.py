@@ -145,7 +145,7 @@ class MariaDB:
             f"LOAD DATA LOCAL INFILE '{path}' INTO TABLE `{table.name}` CHARACTER SET utf8mb4 ({', '.join(names)}){setting}"
         )
         path.unlink()
-        [(loaded,)] = self.ask(f"SELECT count(*) FROM `{table.name}`").rows
+        [(loaded,)] = self.execute(f"SELECT count(*) FROM `{table.name}`").rows
         if loaded != table.rows.num_rows:
             raise RuntimeError(f"MariaDB took {loaded} rows of {table.name}, not {table.rows.num_rows}")
 
@@ -154,7 +154,7 @@ class MariaDB:
         with self.connection.cursor() as cursor:
             cursor.execute(statement)
 
-    def ask(self, statement: str) -> QueryResult:
+    def execute(self, statement: str) -> QueryResult:
         """The answer to a query."""
         with self.connection.cursor() as cursor:
             try:

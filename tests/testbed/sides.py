@@ -134,7 +134,7 @@ class Asker:
             if not text.startswith("meridian: warning "):
                 said.append(text)
 
-    def ask(self, statement: str) -> pa.Table:
+    def execute(self, statement: str) -> pa.Table:
         """The answer to a statement."""
         if self.process is None:
             self.process = self._start()
@@ -179,8 +179,8 @@ class Sides:
     def difference(self, statement: str, reference: str | None = None, ordered: bool = False) -> str | None:
         """How the answers to a statement differ; MariaDB is asked `reference` where its form must be another."""
         self.mariadb.do(f"USE `{self.database}`")
-        expected = self.mariadb.ask(for_mariadb(statement if reference is None else reference))
-        answer = self.asker.ask(statement)
+        expected = self.mariadb.execute(for_mariadb(statement if reference is None else reference))
+        answer = self.asker.execute(statement)
         return self.compare(answer, expected, ordered)
 
     def rejection(self, statement: str) -> tuple[str | None, str | None]:
@@ -188,11 +188,11 @@ class Sides:
         self.mariadb.do(f"USE `{self.database}`")
         theirs = ours = None
         try:
-            self.mariadb.ask(for_mariadb(statement))
+            self.mariadb.execute(for_mariadb(statement))
         except Rejected as rejected:
             theirs = str(rejected)
         try:
-            self.asker.ask(statement)
+            self.asker.execute(statement)
         except Complaint as complaint:
             ours = str(complaint)
         return ours, theirs

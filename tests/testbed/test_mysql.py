@@ -115,7 +115,7 @@ def test_both_reject(statement: str, small_sky: Sides) -> None:
 def test_lists(statement: str, compared: int, small_sky: Sides) -> None:
     """What there is: headings agree, and the first columns of the rows but for the case of names."""
     small_sky.mariadb.do("USE sky")
-    expected, answer = small_sky.mariadb.ask(statement), small_sky.asker.ask(statement)
+    expected, answer = small_sky.mariadb.execute(statement), small_sky.asker.execute(statement)
     if compared:
         assert answer.column_names == [column.name for column in expected.columns]
     assert answer.num_rows == len(expected.rows)

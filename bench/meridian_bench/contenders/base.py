@@ -77,7 +77,7 @@ class Contender(ABC):
         """Opens what was loaded, so far that a query can be asked at once."""
 
     @abstractmethod
-    def ask(self, text: str) -> object:
+    def execute(self, text: str) -> object:
         """Asks, and has the whole answer in the client's memory when it returns. This is what is timed."""
 
     @abstractmethod

@@ -71,15 +71,15 @@ class ClickHouse(Contender):
     def bytes_on_disk(self) -> dict[str, int]:
         assert self.session is not None
         text = "SELECT table, sum(bytes_on_disk) FROM system.parts WHERE active AND database = 'bench' GROUP BY table"
-        answer = self.to_arrow(self.ask(text))
+        answer = self.to_arrow(self.execute(text))
         return dict(zip(answer.column(0).to_pylist(), answer.column(1).to_pylist(), strict=True))
 
     def start(self) -> None:
         self.prepare_session()
         self._do(f"SET max_execution_time = {LONGEST_SECONDS}")
-        self.ask("SELECT 1")
+        self.execute("SELECT 1")
 
-    def ask(self, text: str) -> object:
+    def execute(self, text: str) -> object:
         assert self.session is not None
         try:
             answer = self.session.query(text, "ArrowStream").bytes()

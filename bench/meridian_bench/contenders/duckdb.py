@@ -48,7 +48,7 @@ class DuckDB(Contender):
             self.connection.execute(f"CREATE TEMP VIEW {name} AS SELECT * FROM {name}_file.{name}")
         self.connection.execute("SELECT 1").fetchall()
 
-    def ask(self, text: str) -> object:
+    def execute(self, text: str) -> object:
         assert self.connection is not None
         return self.connection.execute(text).to_arrow_table()
 

@@ -138,9 +138,9 @@ class MariaDB(Contender):
     def start(self) -> None:
         self.prepare()
         self._do(f"SET max_statement_time = {LONGEST_SECONDS}")
-        self.ask("SELECT 1")
+        self.execute("SELECT 1")
 
-    def ask(self, text: str) -> object:
+    def execute(self, text: str) -> object:
         assert self.connection is not None
         with self.connection.cursor() as cursor:
             try:

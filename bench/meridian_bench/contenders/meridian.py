@@ -83,7 +83,7 @@ class Meridian(Contender):
             self.process = subprocess.Popen(command, stdout=words, stderr=words)
         self.connection = self._connect(socket)
         self._do(f"SET max_execution_time = {LONGEST_SECONDS * 1000}")
-        self.ask("SELECT 1 AS ready")
+        self.execute("SELECT 1 AS ready")
 
     def _connect(self, socket: Path) -> Any:
         assert self.process is not None
@@ -102,7 +102,7 @@ class Meridian(Contender):
         with self.connection.cursor() as cursor:
             cursor.execute(text)
 
-    def ask(self, text: str) -> object:
+    def execute(self, text: str) -> object:
         if self.process is None:
             # It ended over the last query.
             self.start()

@@ -140,9 +140,9 @@ class PostgreSQL(Contender):
     def start(self) -> None:
         self.prepare()
         self._do(f"SET statement_timeout = '{LONGEST_SECONDS}s'")
-        self.ask("SELECT 1")
+        self.execute("SELECT 1")
 
-    def ask(self, text: str) -> object:
+    def execute(self, text: str) -> object:
         assert self.connection is not None
         with self.connection.cursor(binary=True) as cursor:
             cursor.execute(text)

@@ -13,7 +13,7 @@ from .base import Contender
 class Tool(Contender):
     """A library or a command. Its methods `cone`, `pairs` and `match` do what is asked."""
 
-    def ask(self, text: str) -> object:
+    def execute(self, text: str) -> object:
         query = json.loads(text)
         return getattr(self, query.pop("method"))(**query)
 
