@@ -27,6 +27,7 @@ mod parameters;
 mod prepared;
 mod query;
 mod release_statements;
+mod role_statements;
 mod responses;
 mod row_counts;
 mod rows;
