@@ -329,9 +329,8 @@ pub(crate) fn reached(limit: Limit, used: u64, most: u64, remedy: &str) -> Clien
 
 /// The same of a limit with this meaning.
 pub(crate) fn limit_reached(meaning: &str, used: u64, most: u64, remedy: &str) -> ClientError {
-    let sentence = format!(
-        "you have {used} of {most} {meaning}: {remedy}; SHOW LIMITS tells all limits"
-    );
+    let sentence =
+        format!("you have {used} of {most} {meaning}: {remedy}; SHOW LIMITS tells all limits");
     ClientError::new(ErrorCode::LIMIT_REACHED, sentence).retried_after(RETRY)
 }
 

@@ -52,7 +52,10 @@ pub struct GroupDatabase {
 impl GroupDatabase {
     /// What [`Limit::GroupStored`] limits of it.
     pub fn meaning(&self) -> String {
-        format!("bytes of the tables in the database of the group {}", self.name)
+        format!(
+            "bytes of the tables in the database of the group {}",
+            self.name
+        )
     }
 }
 
@@ -271,7 +274,12 @@ mod tests {
         assert!(matches!(owner, DatabaseOwner::Group(_)));
         assert_eq!((owner.name(), owner.lifetime()), ("Survey", Some(9)));
         assert!(list.owner_of("plain").is_none() && list.owner_of("BOB").is_some());
-        assert!(list.group("Survey").unwrap().rights().may_read("survey", "t"));
+        assert!(
+            list.group("Survey")
+                .unwrap()
+                .rights()
+                .may_read("survey", "t")
+        );
 
         // Who leaves has nothing of it; nor has anybody when it is taken away, or with the group.
         users.change_members(&survey, &ann, false).await.unwrap();
@@ -284,7 +292,10 @@ mod tests {
         assert!(!bob.owns("survey") && !bob.rights.may_see_database("survey"));
         assert_eq!(bob.groups, ["Survey"]);
         users.set_group_database("Survey", true).await.unwrap();
-        users.grant("carl", &[Grant::new("survey", None)]).await.unwrap();
+        users
+            .grant("carl", &[Grant::new("survey", None)])
+            .await
+            .unwrap();
         users.remove_group("Survey").await.unwrap();
         let list = users.list().await.unwrap();
         assert!(list.owner_of("survey").is_none());

@@ -147,8 +147,7 @@ async fn read_groups(reading: &mut SqliteConnection, version: i64) -> Read<Vec<G
         true => "SELECT name, created, has_database FROM groups ORDER BY name",
         false => "SELECT name, created, 0 FROM groups ORDER BY name",
     };
-    let rows: Vec<(String, i64, bool)> =
-        sqlx::query_as(statement).fetch_all(&mut *reading).await?;
+    let rows: Vec<(String, i64, bool)> = sqlx::query_as(statement).fetch_all(&mut *reading).await?;
     let mut groups: Vec<Group> = { rows.into_iter() }
         .map(|(name, created, has_database)| Group {
             has_database,

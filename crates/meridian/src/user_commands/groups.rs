@@ -6,9 +6,7 @@ use serde::Serialize;
 use tokio::runtime::Runtime;
 use users::{Grant, Group, Users, UsersError};
 
-use super::{
-    DirectoryArguments, ListArguments, ListFormat, UserArguments, may_take, reads,
-};
+use super::{DirectoryArguments, ListArguments, ListFormat, UserArguments, may_take, reads};
 use crate::console::tell;
 use crate::failure::Failure;
 
@@ -253,7 +251,11 @@ pub(super) fn tell_of(group: &Group) -> Result<(), Failure> {
         group.name,
         catalog::utc_text(group.created.max(0) as u64),
         names(&members),
-        if group.has_database { &*group.name } else { "none" },
+        if group.has_database {
+            &*group.name
+        } else {
+            "none"
+        },
         reads(&group.grants),
         names(&Grant::texts(&group.unreleased)),
         may_take(limits.map(|(limit, most)| (limit.name(), most)))

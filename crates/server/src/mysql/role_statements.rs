@@ -8,49 +8,46 @@ use engine::EngineError;
 use sql::mysql::UserStatement;
 use sql::{ErrorCode, Warning};
 
-use super::connection::Client;
 use super::user_statements::failed;
-use crate::ClientError;
+use crate::{ClientError, Shared};
 
-impl Client {
-    /// The warnings that the tables of roles which are dropped, or lose their databases, stay.
-    pub(super) async fn tables_left_by(
-        &self,
-        statement: &UserStatement,
-    ) -> Result<Vec<Warning>, ClientError> {
-        let (UserStatement::DropRole { roles, .. }
-        | UserStatement::AlterRole {
-            roles,
-            has_database: false,
-        }) = statement
-        else {
-            return Ok(Vec::new());
-        };
-        let list = self.shared.authenticator.users().list().await;
-        let list = list.map_err(failed)?;
-        let catalog = self.shared.sessions.archive().catalog();
-        let mut warnings = Vec::new();
-        for role in roles {
-            if !list.group(role).is_some_and(|group| group.has_database) {
-                continue;
-            }
-            let failed = |error: CatalogError| ClientError::from(EngineError::from(error));
-            if catalog.database(role).await.map_err(failed)?.is_none() {
-                continue;
-            }
-            let tables = catalog.tables(role).await.map_err(failed)?.len();
-            if tables > 0 {
-                let sentence = format!(
-                    "the tables of {role} ({tables}) stay in the database {role}, which administrators alone change from now on: `meridian drop database --db {role}` on the server's machine removes them"
-                );
-                warnings.push(Warning {
-                    code: ErrorCode::OTHER,
-                    sentence,
-                });
-            }
+/// The warnings that the tables of roles which are dropped, or lose their databases, stay.
+pub(super) async fn tables_left_by(
+    shared: &Shared,
+    statement: &UserStatement,
+) -> Result<Vec<Warning>, ClientError> {
+    let (UserStatement::DropRole { roles, .. }
+    | UserStatement::AlterRole {
+        roles,
+        has_database: false,
+    }) = statement
+    else {
+        return Ok(Vec::new());
+    };
+    let list = shared.authenticator.users().list().await;
+    let list = list.map_err(failed)?;
+    let catalog = shared.sessions.archive().catalog();
+    let mut warnings = Vec::new();
+    for role in roles {
+        if !list.group(role).is_some_and(|group| group.has_database) {
+            continue;
         }
-        Ok(warnings)
+        let failed = |error: CatalogError| ClientError::from(EngineError::from(error));
+        if catalog.database(role).await.map_err(failed)?.is_none() {
+            continue;
+        }
+        let tables = catalog.tables(role).await.map_err(failed)?.len();
+        if tables > 0 {
+            let sentence = format!(
+                "the tables of {role} ({tables}) stay in the database {role}, which administrators alone change from now on: `meridian drop database --db {role}` on the server's machine removes them"
+            );
+            warnings.push(Warning {
+                code: ErrorCode::OTHER,
+                sentence,
+            });
+        }
     }
+    Ok(warnings)
 }
 
 /// Whether there are the roles that are given, and those who get them are no roles.

@@ -13,7 +13,9 @@ use sql::mysql::UserStatement;
 use super::connection::Client;
 use super::parameters::quoted;
 use super::release_statements::change_unreleased;
-use super::role_statements::{add_roles, change_databases, check_roles, drop_roles};
+use super::role_statements::{
+    add_roles, change_databases, check_roles, drop_roles, tables_left_by,
+};
 use crate::ClientError;
 
 /// The hosts for which a grant counts.
@@ -121,7 +123,8 @@ impl Client {
             }
             _ => {}
         }
-        let left = self.tables_left_by(&statement).await?;
+        let shared = Arc::clone(&self.shared);
+        let left = tables_left_by(&shared, &statement).await?;
         // To hash a password takes a processor for some time.
         let authenticator = Arc::clone(&self.shared.authenticator);
         let changing = async move { change(authenticator.users(), &me, statement).await };
@@ -151,7 +154,7 @@ impl Client {
             (None, Some(group)) => {
                 let own: Vec<String> = group.database().into_iter().map(|it| it.name).collect();
                 engine::granted(&group.rights(), &own, &[])
-            },
+            }
             (None, None) => return Err(no_grantee(user)),
         };
         let rows = granted.into_iter();
