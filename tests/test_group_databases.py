@@ -164,6 +164,25 @@ def test_who_leaves_has_nothing_of_it_at_once_and_the_tables_stay(site: Site) ->
         assert ask(bob, "SELECT COUNT(*) FROM survey.t") == [(STARS,)]
 
 
+def test_who_leaves_and_reads_on_changes_nothing(site: Site) -> None:
+    """What they may read stays the same, and with it their sessions and all that was kept for these: over HTTP members were taken from there."""
+    with site.connect("bob") as bob, site.connect("boss") as boss:
+        ask(bob, "CREATE TABLE survey.t AS SELECT id, ra, `dec` FROM sky.Star")
+        ask(boss, "GRANT SELECT ON survey.* TO bob")
+        for belongs in (True, False, True, False):
+            must(site.meridian, site.data, "group", "members", "survey", "--add" if belongs else "--remove", "bob")
+            told = me(site, "bob")
+            assert (told["groups"], told["databases"]) == ((["survey"], ["bob", "survey"]) if belongs else ([], ["bob"]))
+            assert any(limit["name"] == "group_stored" for limit in told["limits"]) is belongs  # type: ignore[attr-defined]
+            for method, path, status in (("POST", "tables/survey.t?expire=never", 200), ("PUT", "tables/survey.u", 201), ("POST", "load/survey.u", 200), ("DELETE", "tables/survey.u", 204)):
+                answer = requests.request(method, site.server.url(f"/{path}"), data={"PUT": CSV, "POST": MORE}.get(method), auth=("bob", PASSWORD), timeout=30)
+                assert answer.status_code == (status if belongs else 403), (belongs, method, path, answer.text)
+            if not belongs:
+                assert number(bob, "DELETE FROM survey.t") == 1142
+            assert ask(bob, "SELECT COUNT(*) FROM survey.t") == [(STARS,)]
+        ask(boss, "REVOKE SELECT ON survey.* FROM bob")
+
+
 def test_a_statement_that_runs_while_its_user_leaves_changes_nothing(site: Site) -> None:
     with site.connect("bob") as bob:
         failures: list[int] = []

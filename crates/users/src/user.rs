@@ -31,7 +31,7 @@ const RESERVED: [&str; 6] = [
 ];
 
 /// Somebody who may log in.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
     /// The name.
     pub name: String,
