@@ -183,12 +183,23 @@ def test_who_leaves_and_reads_on_changes_nothing(site: Site) -> None:
         ask(boss, "REVOKE SELECT ON survey.* FROM bob")
 
 
-def test_a_statement_that_runs_while_its_user_leaves_changes_nothing(site: Site) -> None:
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE survey.slow AS SELECT id, SLEEP(3) AS s FROM sky.Star WHERE id = 7",
+        "INSERT INTO survey.there SELECT id, SLEEP(3) FROM sky.Star WHERE id = 7",
+        "INSERT INTO survey.there VALUES (5, SLEEP(3))",
+        "UPDATE survey.there SET s = 1 + SLEEP(3)",
+    ],
+)
+def test_a_statement_that_runs_while_its_user_leaves_changes_nothing(site: Site, statement: str) -> None:
     with site.connect("bob") as bob:
+        ask(bob, "CREATE TABLE survey.there (id BIGINT, s DOUBLE)")
+        ask(bob, "INSERT INTO survey.there VALUES (1, 0)")
         failures: list[int] = []
 
         def make() -> None:
-            failures.append(number(bob, "CREATE TABLE survey.slow AS SELECT id, SLEEP(3) AS s FROM sky.Star WHERE id = 7"))
+            failures.append(number(bob, statement))
 
         making = threading.Thread(target=make)
         making.start()
@@ -197,7 +208,8 @@ def test_a_statement_that_runs_while_its_user_leaves_changes_nothing(site: Site)
         making.join()
         assert failures == [1142]
     with site.connect("ann") as ann:
-        assert ask(ann, "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'survey'") == [(0,)]
+        assert ask(ann, "SHOW TABLES FROM survey") == [("there",)]
+        assert ask(ann, "SELECT id, s FROM survey.there") == [(1, 0)]
 
 
 def test_bytes_of_a_group(site: Site) -> None:

@@ -117,6 +117,7 @@ impl OwnTable {
         &self,
         expiry: TableExpiry,
     ) -> Result<Option<String>, ClientError> {
+        self.check_still_own().await?;
         self.find().await?;
         let list = self.users().await?;
         let Some(owner) = list.owner_of(&self.database) else {

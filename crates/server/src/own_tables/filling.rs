@@ -79,6 +79,7 @@ impl Change {
                 && SmallAppends::suits(&table.table)
             {
                 let stored = self.stored_values(rows, &insertion).await?;
+                self.table.check_still_own().await?;
                 let groups = Arc::clone(&self.turns.groups);
                 match groups
                     .store(Arc::clone(self), columns.clone(), stored)

@@ -166,7 +166,6 @@ impl OwnTable {
     /// # Errors
     /// It cannot be dropped.
     pub(crate) async fn drop_it(&self) -> Result<(), ClientError> {
-        self.check_still_own().await?;
         let begun = Instant::now();
         loop {
             let dropped = ingest::drop_table(self.data_dir(), &self.database, &self.table).await;
@@ -180,6 +179,7 @@ impl OwnTable {
                 dropped => return dropped.map(drop).map_err(of_load),
             }
         }
+            self.check_still_own().await?;
     }
 
     pub(crate) fn shown(&self) -> String {
