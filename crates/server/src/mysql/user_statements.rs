@@ -193,6 +193,10 @@ impl Client {
             Err(error) if error.code == ErrorCode::NO_DATABASE => Ok(()),
             Err(error) => Err(error),
             Ok(_) => {
+                let archive = Arc::clone(self.shared.sessions.archive());
+                let found = archive.catalog().database(name).await;
+                let found = found.map_err(|error| ClientError::from(EngineError::from(error)))?;
+                let spelled = found.map_or_else(|| name.to_owned(), |it| it.name);
                 let (who, command) = match whose {
                     Whose::User => ("a user", format!("add {name} --own-database")),
                     Whose::Group => (
@@ -201,7 +205,7 @@ impl Client {
                     ),
                 };
                 let sentence = format!(
-                    "there is a database {name} already, and {who} of the name could change its tables: choose another name, or use `meridian user {command}` on the server's machine"
+                    "there is a database {spelled} already, and {who} of the name could change its tables: choose another name, or use `meridian user {command}` on the server's machine"
                 );
                 Err(ClientError::new(ErrorCode::USER_FAILED, sentence))
             }
