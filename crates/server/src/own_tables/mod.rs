@@ -1,8 +1,8 @@
 //! Tables of users' own: which of them a user may change, and how they get rows.
 //!
 //! A user's tables are in the database of the user's name, where nobody else changes them, and a group's in that of the group, where its
-//! members do; an administrator changes those of any database. The rows of a query are written to a file first and loaded as `meridian load` does, so that readers see all of them or
-//! none. Where the rows go, `layout` decides.
+//! members do; an administrator changes those of any database. The rows of a query are written to a file first and loaded as
+//! `meridian load` does, so that readers see all of them or none. Where the rows go, `layout` decides.
 
 mod assignments;
 mod columns;
@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ::users::{GroupDatabase, Limit, User, UserList};
+use ::users::{DatabaseOwner, GroupDatabase, Limit, User, UserList};
 use catalog::{CatalogError, Column, LoadId, Rights, Table, fold_name};
 use engine::{Archive, LoadedTable, StoredRows};
 use ingest::{IngestError, LoadRequest, Progress, Rejection};
@@ -58,9 +58,9 @@ pub(crate) const ATTEMPTS: usize = 20;
 pub(crate) struct OwnTable {
     archive: Arc<Archive>,
     authenticator: Arc<Authenticator>,
-    /// Whether it is in a database of whoever changes it: the own one, or that of a group.
+    /// Whether it is in a database of whoever changes it: the own one, or that of one of their groups.
     is_own: bool,
-    /// The database of the group, if it is in that of one.
+    /// The database of the group, if it is in that of one to which whoever changes it belongs.
     of_group: Option<GroupDatabase>,
     /// Who changes it.
     user: String,
@@ -161,6 +161,17 @@ impl OwnTable {
         Ok(self.users().await?.owner_of(&self.database).is_some())
     }
 
+    /// The database of a group in which the table is, also where an administrator changes it who does not belong to the group.
+    async fn group_database(&self) -> Result<Option<GroupDatabase>, ClientError> {
+        if self.is_own {
+            return Ok(self.of_group.clone());
+        }
+        Ok(match self.users().await?.owner_of(&self.database) {
+            Some(DatabaseOwner::Group(group)) => group.database(),
+            _ => None,
+        })
+    }
+
     /// Drops the table, which is there.
     ///
     /// # Errors
@@ -168,6 +179,7 @@ impl OwnTable {
     pub(crate) async fn drop_it(&self) -> Result<(), ClientError> {
         let begun = Instant::now();
         loop {
+            self.check_still_own().await?;
             let dropped = ingest::drop_table(self.data_dir(), &self.database, &self.table).await;
             match dropped {
                 // A compaction, mostly, which ends soon.
@@ -179,7 +191,6 @@ impl OwnTable {
                 dropped => return dropped.map(drop).map_err(of_load),
             }
         }
-            self.check_still_own().await?;
     }
 
     pub(crate) fn shown(&self) -> String {
@@ -474,8 +485,8 @@ impl Change {
 
     /// Whether so many bytes more fit into what the user may store, in the place of others.
     pub(crate) async fn check_room(&self, more: u64, replaced: u64) -> Result<(), ClientError> {
-        let group = self.table.of_group.as_ref();
-        let most = match group {
+        let group = self.table.group_database().await?;
+        let most = match &group {
             Some(group) => group.limits.stored,
             None => self.usage.limit(Limit::Stored),
         };
@@ -487,7 +498,7 @@ impl Change {
             return Ok(());
         }
         let remedy = format!("this statement would add about {more}; DROP TABLE makes room");
-        let reached = match group {
+        let reached = match &group {
             Some(group) => usage::limit_reached(&group.meaning(), stored, most, &remedy),
             None => usage::reached(Limit::Stored, stored, most, &remedy),
         };
