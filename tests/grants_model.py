@@ -46,7 +46,7 @@ for _table in (
     Table("sky", "Band", ("id", "flux"), has_cones=False),
     Table("sky", "Bright", reads="sky.Object", keeps=lambda n: n < 10),
     Table("owner", "mine"),
-    Table("owner", "open"),
+    Table("owner", "published"),
     Table("team", "shared"),
 ):
     TABLES[_table.full] = _table
@@ -80,11 +80,13 @@ USERS: dict[str, Grants] = {
     "member": Grants(("sky.Band",), groups=("team",)),
     "revoked": Grants(revoked=("sky", "owner.mine")),
     "left": Grants(left=("team", "readers")),
+    # Reads on what a member changes: what they may read stays the same when they leave.
+    "parted": Grants(("team",), left=("team",)),
 }
 GROUPS: dict[str, Grants] = {"readers": Grants(("owner.mine", "sky.Night")), "team": Grants(unreleased=("sky.Night",))}
 # Groups that have a database.
 WITH_DATABASE = {"team"}
-PUBLIC = ("owner.open",)
+PUBLIC = ("owner.published",)
 
 
 def covers(grant: str, table: Table) -> set[str]:
@@ -169,11 +171,14 @@ STATEMENTS: list[Statement] = [
 ]
 
 
-def explained(name: str, table: Table) -> Refused | None:
-    """Whether EXPLAIN is refused: of a view it is to who does not read the whole of the table that it reads."""
+def explained(name: str, table: Table, runs: bool) -> Refused | None:
+    """Whether EXPLAIN is refused: of a view it is to who does not read the whole of the table that it reads, and EXPLAIN ANALYZE, which
+    runs the query, to who sees released rows alone."""
     of = seen(name, table)
     if not of.columns:
         return Refused("table")
+    if runs and len(of.ids) < len(table.ids()):
+        return Refused("view")
     if table.reads is not None:
         base = TABLES[table.reads]
         if set(seen(name, base).columns) != set(base.columns):
