@@ -80,8 +80,8 @@ USERS: dict[str, Grants] = {
     "member": Grants(("sky.Band",), groups=("team",)),
     "revoked": Grants(revoked=("sky", "owner.mine")),
     "left": Grants(left=("team", "readers")),
-    # Reads on what a member changes: what they may read stays the same when they leave.
-    "parted": Grants(("team",), left=("team",)),
+    # May read without the group all that its members may, rows that are not released too: that stays the same when they leave.
+    "parted": Grants(("team",), unreleased=("sky.Night",), left=("team",)),
 }
 GROUPS: dict[str, Grants] = {"readers": Grants(("owner.mine", "sky.Night")), "team": Grants(unreleased=("sky.Night",))}
 # Groups that have a database.
