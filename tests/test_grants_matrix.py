@@ -94,7 +94,7 @@ def warm(site: Site) -> None:
             for statement in STATEMENTS:
                 for table in TABLES.values():
                     with suppress(Denied):
-                        ask(connection, statement.text.format(t=table.full))
+                        execute(connection, statement.text.format(t=table.full))
 
 
 # --- protocols ------------------------------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def of_csv(text: str) -> list[Row]:
     return floats(list(csv.reader(text.splitlines()))[1:])
 
 
-def ask(connection: pymysql.connections.Connection, statement: str) -> list[tuple[object, ...]]:
+def execute(connection: pymysql.connections.Connection, statement: str) -> list[tuple[object, ...]]:
     try:
         with connection.cursor() as cursor:
             cursor.execute(statement)
@@ -139,7 +139,7 @@ class Client:
         return answer
 
     def text(self, statement: str) -> list[Row]:
-        return floats(ask(self.mysql, statement))
+        return floats(execute(self.mysql, statement))
 
     def prepared(self, statement: str) -> list[Row]:
         cursor = self.binary.cursor(prepared=True)
@@ -186,17 +186,17 @@ class Client:
         rows = of_csv(self.send("GET", f"queries/{number}/result", params={"format": "csv"}).text)
         exported = pyarrow.parquet.read_table(io.BytesIO(self.send("GET", f"queries/{number}/result", params={"format": "parquet"}).content))
         assert floats(zip(*(column.to_pylist() for column in exported.columns), strict=True)) == rows
-        assert sorted(floats(ask(self.mysql, f"SELECT * FROM qserv_result({number})"))) == sorted(rows)
+        assert sorted(floats(execute(self.mysql, f"SELECT * FROM qserv_result({number})"))) == sorted(rows)
         return rows
 
     def table(self, statement: str) -> list[Row]:
         """A table of one's own that is made of it."""
         name = f"`{self.name}`.made"
-        ask(self.mysql, f"CREATE TABLE {name} AS {statement}")
+        execute(self.mysql, f"CREATE TABLE {name} AS {statement}")
         try:
-            return sorted(floats(ask(self.mysql, f"SELECT * FROM {name}")))
+            return sorted(floats(execute(self.mysql, f"SELECT * FROM {name}")))
         finally:
-            ask(self.mysql, f"DROP TABLE {name}")
+            execute(self.mysql, f"DROP TABLE {name}")
 
 
 def outcome(act: Callable[[], list[Row]]) -> list[Row] | Denied:
@@ -281,14 +281,14 @@ def test_explain_and_submit(clients: Callable[[str], Client], name: str) -> None
         for form in ("EXPLAIN SELECT id FROM {}", "EXPLAIN ANALYZE SELECT id FROM {}"):
             expected = explained(name, table, runs="ANALYZE" in form)
             try:
-                ask(client.mysql, form.format(table.full))
+                execute(client.mysql, form.format(table.full))
                 assert expected is None, (table.full, form)
             except Denied as denied:
                 assert expected is not None and denied.code in CODES[expected.what], (table.full, form, denied)
         hidden = not seen(name, table).columns
         for form in ("SUBMIT SELECT id FROM {}", "DESCRIBE {}", "SHOW CREATE TABLE {}"):
             try:
-                ask(client.mysql, form.format(table.full))
+                execute(client.mysql, form.format(table.full))
                 assert not hidden, (table.full, form)
             except Denied as denied:
                 assert denied.code in CODES["table"] and (hidden or table.reads is not None), (table.full, form, denied)
@@ -302,14 +302,14 @@ def test_lists(clients: Callable[[str], Client], name: str) -> None:
     tables = {full for full, _ in expected}
     databases = {full.split(".")[0] for full in tables}
     places = {table.database for table in TABLES.values()}
-    found = {(f"{row[0]}.{row[1]}".lower(), row[2]) for row in ask(client.mysql, "SELECT table_schema, table_name, column_name FROM information_schema.columns") if row[0] in places}
+    found = {(f"{row[0]}.{row[1]}".lower(), row[2]) for row in execute(client.mysql, "SELECT table_schema, table_name, column_name FROM information_schema.columns") if row[0] in places}
     assert found == expected
-    found = {f"{row[0]}.{row[1]}".lower() for row in ask(client.mysql, "SELECT table_schema, table_name FROM information_schema.tables") if row[0] in places}
+    found = {f"{row[0]}.{row[1]}".lower() for row in execute(client.mysql, "SELECT table_schema, table_name FROM information_schema.tables") if row[0] in places}
     assert found == tables
-    assert {row[0] for row in ask(client.mysql, "SHOW DATABASES")} & places == databases
+    assert {row[0] for row in execute(client.mysql, "SHOW DATABASES")} & places == databases
     for database in places:
         try:
-            shown = {f"{database}.{row[0]}".lower() for row in ask(client.mysql, f"SHOW TABLES FROM {database}")}
+            shown = {f"{database}.{row[0]}".lower() for row in execute(client.mysql, f"SHOW TABLES FROM {database}")}
         except Denied:
             shown = set()
         assert shown == {full for full in tables if full.startswith(f"{database}.")}
@@ -378,17 +378,17 @@ def test_changes_are_of_owners_and_members(clients: Callable[[str], Client], nam
     own = {name, *(set(USERS[name].groups) & WITH_DATABASE)}
     for table in TABLES.values():
         if table.database in own:
-            ask(client.mysql, f"DELETE FROM {table.full} WHERE id = -1")
+            execute(client.mysql, f"DELETE FROM {table.full} WHERE id = -1")
             continue
         for statement in (
             "DELETE FROM {} WHERE id = -1", "INSERT INTO {} (id) VALUES (7)", "UPDATE {} SET flux = 0", "TRUNCATE TABLE {}", "DROP TABLE {}",
             "ALTER TABLE {} DROP COLUMN flux", "RENAME TABLE {0} TO {0}2", "ALTER TABLE {} EXPIRE NEVER", "ALTER TABLE {} PARTITION BY NONE",
         ):  # fmt: skip
             with pytest.raises(Denied) as denied:
-                ask(client.mysql, statement.format(table.full))
+                execute(client.mysql, statement.format(table.full))
             assert denied.value.code == 1142, (statement, table.full, denied.value)
         with pytest.raises(Denied) as denied:
-            ask(client.mysql, f"GRANT SELECT ON {table.full} TO nothing")
+            execute(client.mysql, f"GRANT SELECT ON {table.full} TO nothing")
         assert denied.value.code == 1227
         for method, path in (("PUT", "tables"), ("POST", "load"), ("DELETE", "tables"), ("DELETE", "tap/tables"), ("POST", "tap/load")):
             with pytest.raises(Denied) as denied:
@@ -415,8 +415,8 @@ def test_results_are_of_who_asked(clients: Callable[[str], Client]) -> None:
                 client.send(method, path)
             assert denied.value.code in (403, 404), (name, path, denied.value)
         with pytest.raises(Denied):
-            ask(client.mysql, f"SELECT * FROM qserv_result({number})")
-        assert ask(client.mysql, f"SELECT COUNT(*) FROM information_schema.QUERIES WHERE ID = {number}") == [(0,)], name
+            execute(client.mysql, f"SELECT * FROM qserv_result({number})")
+        assert execute(client.mysql, f"SELECT COUNT(*) FROM information_schema.QUERIES WHERE ID = {number}") == [(0,)], name
         assert str(number) not in {str(query["id"]) for query in client.send("GET", "queries").json()["queries"]}
     assert len(of_csv(whole.send("GET", f"queries/{number}/result", params={"format": "csv"}).text)) == len(TABLES["sky.Object"].ids())
 

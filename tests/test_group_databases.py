@@ -17,7 +17,7 @@ import requests
 from meridian_cli import Meridian
 from serving import serving, wait_until
 from test_expiry import expires, is_in_days, is_there, me, warnings
-from test_limits import ask, refused
+from test_limits import execute, refused
 from test_users import PASSWORD, Site, must, site_of_ann_and_bob, user
 
 STARS = 300
@@ -61,31 +61,31 @@ def refused_with(connection: pymysql.connections.Connection, statement: str, cod
 def test_members_share_tables_by_mysqls_protocol(site: Site) -> None:
     """What one makes the other fills, changes, reads and drops; who is no member sees nothing of it and changes nothing."""
     with site.connect("ann") as ann, site.connect("bob", database="sky") as bob, site.connect("carl") as carl:
-        ask(ann, "CREATE TABLE survey.bright AS SELECT id, ra, `dec` FROM sky.Star WHERE id < 10")
-        ask(bob, "INSERT INTO survey.bright VALUES (1000, 1.5, 2.5)")
-        ask(ann, "USE survey")
+        execute(ann, "CREATE TABLE survey.bright AS SELECT id, ra, `dec` FROM sky.Star WHERE id < 10")
+        execute(bob, "INSERT INTO survey.bright VALUES (1000, 1.5, 2.5)")
+        execute(ann, "USE survey")
         # A default database of the group's takes what is made without a name.
-        ask(ann, "CREATE TABLE list (id BIGINT, note VARCHAR(20))")
-        ask(bob, "INSERT INTO survey.list VALUES (1, 'bob')")
-        ask(ann, "UPDATE list SET note = 'ann' WHERE id = 1")
-        ask(bob, "ALTER TABLE survey.list ADD COLUMN mag DOUBLE")
-        ask(bob, "RENAME TABLE survey.list TO survey.targets")
-        assert ask(ann, "SELECT id, note, mag FROM targets") == [(1, "ann", None)]
-        assert ask(bob, "SELECT COUNT(*), MAX(id) FROM survey.bright") == [(11, 1000)]
+        execute(ann, "CREATE TABLE list (id BIGINT, note VARCHAR(20))")
+        execute(bob, "INSERT INTO survey.list VALUES (1, 'bob')")
+        execute(ann, "UPDATE list SET note = 'ann' WHERE id = 1")
+        execute(bob, "ALTER TABLE survey.list ADD COLUMN mag DOUBLE")
+        execute(bob, "RENAME TABLE survey.list TO survey.targets")
+        assert execute(ann, "SELECT id, note, mag FROM targets") == [(1, "ann", None)]
+        assert execute(bob, "SELECT COUNT(*), MAX(id) FROM survey.bright") == [(11, 1000)]
         for member in (ann, bob):
-            assert ("survey",) in ask(member, "SHOW DATABASES")
-            assert set(ask(member, "SHOW TABLES FROM survey")) == {("bright",), ("targets",)}
-            assert ask(member, "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'survey'") == [(2,)]
+            assert ("survey",) in execute(member, "SHOW DATABASES")
+            assert set(execute(member, "SHOW TABLES FROM survey")) == {("bright",), ("targets",)}
+            assert execute(member, "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'survey'") == [(2,)]
         # One's own database is still that of no name.
-        ask(bob, "USE sky")
+        execute(bob, "USE sky")
         assert "`bob`.x or `survey`.x" in refused_with(bob, "CREATE TABLE sky.x AS SELECT 1 AS a", 1142)
-        assert ("survey",) not in ask(carl, "SHOW DATABASES")
+        assert ("survey",) not in execute(carl, "SHOW DATABASES")
         for statement in ("SELECT * FROM survey.bright", "EXPLAIN SELECT * FROM survey.bright", "DESCRIBE survey.bright", "SHOW TABLES FROM survey", "USE survey"):
             assert number(carl, statement) in (1142, 1044), statement
         for statement in ("CREATE TABLE survey.y AS SELECT 1 AS a", "INSERT INTO survey.targets (id) VALUES (5)", "DROP TABLE survey.bright", "TRUNCATE TABLE survey.bright", "DELETE FROM survey.bright", "ALTER TABLE survey.bright EXPIRE NEVER"):
             assert number(carl, statement) == 1142, statement
-        ask(bob, "DROP TABLE survey.targets, survey.bright")
-        assert ask(ann, "SHOW TABLES FROM survey") == []
+        execute(bob, "DROP TABLE survey.targets, survey.bright")
+        assert execute(ann, "SHOW TABLES FROM survey") == []
 
 
 def test_members_share_tables_by_every_protocol(site: Site) -> None:
@@ -108,12 +108,12 @@ def test_members_share_tables_by_every_protocol(site: Site) -> None:
         assert done.status == 0 and "survey.sent: 2 rows added" in done.text, done.complaint
     file.write_bytes(STILL_MORE)
     with site.connect("bob", local_infile=True) as bob:
-        ask(bob, f"LOAD DATA LOCAL INFILE '{file}' INTO TABLE survey.sent FIELDS TERMINATED BY ',' IGNORE 1 LINES")
-        assert ask(bob, "SELECT COUNT(*) FROM survey.sent") == [(6,)]
-        (made,) = ask(bob, "SUBMIT CREATE TABLE survey.submitted AS SELECT id, ra, `dec` FROM sky.Star")
+        execute(bob, f"LOAD DATA LOCAL INFILE '{file}' INTO TABLE survey.sent FIELDS TERMINATED BY ',' IGNORE 1 LINES")
+        assert execute(bob, "SELECT COUNT(*) FROM survey.sent") == [(6,)]
+        (made,) = execute(bob, "SUBMIT CREATE TABLE survey.submitted AS SELECT id, ra, `dec` FROM sky.Star")
         state = f"SELECT STATE FROM information_schema.QUERIES WHERE ID = {made[0]}"
-        wait_until(lambda: ask(bob, state) == [("COMPLETED",)], PATIENCE, "it is made")
-        assert ask(bob, "SELECT COUNT(*) FROM crossmatch(survey.submitted, sky.Star, 0.1)") == [(STARS,)]
+        wait_until(lambda: execute(bob, state) == [("COMPLETED",)], PATIENCE, "it is made")
+        assert execute(bob, "SELECT COUNT(*) FROM crossmatch(survey.submitted, sky.Star, 0.1)") == [(STARS,)]
     prepared = mysql.connector.connect(host="127.0.0.1", port=site.server.port, user="ann", password=PASSWORD, use_pure=True)
     cursor = prepared.cursor(prepared=True)
     cursor.execute("INSERT INTO survey.sent VALUES (?, ?, ?)", (77, 1.0, 2.0))
@@ -135,8 +135,8 @@ def test_members_share_tables_by_every_protocol(site: Site) -> None:
 def test_who_leaves_has_nothing_of_it_at_once_and_the_tables_stay(site: Site) -> None:
     """Also what was begun before: a file that is being sent, a statement that was prepared, a query that waits, a result that was kept."""
     with site.connect("ann") as ann, site.connect("bob") as bob:
-        ask(bob, "CREATE TABLE survey.t AS SELECT id, ra, `dec` FROM sky.Star")
-        ask(bob, "USE survey")
+        execute(bob, "CREATE TABLE survey.t AS SELECT id, ra, `dec` FROM sky.Star")
+        execute(bob, "USE survey")
         prepared = mysql.connector.connect(host="127.0.0.1", port=site.server.port, user="bob", password=PASSWORD, use_pure=True)
         cursor = prepared.cursor(prepared=True)
         cursor.execute("SELECT COUNT(*) FROM survey.t WHERE id < ?", (10,))
@@ -151,7 +151,7 @@ def test_who_leaves_has_nothing_of_it_at_once_and_the_tables_stay(site: Site) ->
         must(site.meridian, site.data, "group", "members", "survey", "--remove", "bob")
         for statement in ("SELECT COUNT(*) FROM survey.t", "INSERT INTO survey.t VALUES (1, 2, 3)", "DROP TABLE survey.t", "SUBMIT SELECT * FROM survey.t", "CREATE TABLE survey.more AS SELECT 1 AS a"):
             assert number(bob, statement) in (1142, 1044), statement
-        assert ("survey",) not in ask(bob, "SHOW DATABASES")
+        assert ("survey",) not in execute(bob, "SHOW DATABASES")
         with pytest.raises(mysql.connector.Error) as rejected:
             cursor.execute("SELECT COUNT(*) FROM survey.t WHERE id < ?", (10,))
         assert rejected.value.errno in (1142, 1044)
@@ -159,16 +159,16 @@ def test_who_leaves_has_nothing_of_it_at_once_and_the_tables_stay(site: Site) ->
         answer = sending.getresponse()
         assert answer.status == 403, answer.read()
         prepared.close()
-        assert ask(ann, "SHOW TABLES FROM survey") == [("t",)] and ask(ann, "SELECT COUNT(*) FROM survey.t") == [(STARS,)]
+        assert execute(ann, "SHOW TABLES FROM survey") == [("t",)] and execute(ann, "SELECT COUNT(*) FROM survey.t") == [(STARS,)]
         must(site.meridian, site.data, "group", "members", "survey", "--add", "bob")
-        assert ask(bob, "SELECT COUNT(*) FROM survey.t") == [(STARS,)]
+        assert execute(bob, "SELECT COUNT(*) FROM survey.t") == [(STARS,)]
 
 
 def test_who_leaves_and_reads_on_changes_nothing(site: Site) -> None:
     """What they may read stays the same, and with it their sessions and all that was kept for these: over HTTP members were taken from there."""
     with site.connect("bob") as bob, site.connect("boss") as boss:
-        ask(bob, "CREATE TABLE survey.t AS SELECT id, ra, `dec` FROM sky.Star")
-        ask(boss, "GRANT SELECT ON survey.* TO bob")
+        execute(bob, "CREATE TABLE survey.t AS SELECT id, ra, `dec` FROM sky.Star")
+        execute(boss, "GRANT SELECT ON survey.* TO bob")
         for belongs in (True, False, True, False):
             must(site.meridian, site.data, "group", "members", "survey", "--add" if belongs else "--remove", "bob")
             told = me(site, "bob")
@@ -179,8 +179,8 @@ def test_who_leaves_and_reads_on_changes_nothing(site: Site) -> None:
                 assert answer.status_code == (status if belongs else 403), (belongs, method, path, answer.text)
             if not belongs:
                 assert number(bob, "DELETE FROM survey.t") == 1142
-            assert ask(bob, "SELECT COUNT(*) FROM survey.t") == [(STARS,)]
-        ask(boss, "REVOKE SELECT ON survey.* FROM bob")
+            assert execute(bob, "SELECT COUNT(*) FROM survey.t") == [(STARS,)]
+        execute(boss, "REVOKE SELECT ON survey.* FROM bob")
 
 
 @pytest.mark.parametrize(
@@ -194,8 +194,8 @@ def test_who_leaves_and_reads_on_changes_nothing(site: Site) -> None:
 )
 def test_a_statement_that_runs_while_its_user_leaves_changes_nothing(site: Site, statement: str) -> None:
     with site.connect("bob") as bob, site.connect("boss") as boss:
-        ask(bob, "CREATE TABLE survey.there (id BIGINT, s DOUBLE)")
-        ask(bob, "INSERT INTO survey.there VALUES (1, 0)")
+        execute(bob, "CREATE TABLE survey.there (id BIGINT, s DOUBLE)")
+        execute(bob, "INSERT INTO survey.there VALUES (1, 0)")
         failures: list[int] = []
 
         def make() -> None:
@@ -204,13 +204,13 @@ def test_a_statement_that_runs_while_its_user_leaves_changes_nothing(site: Site,
         making = threading.Thread(target=make)
         making.start()
         runs = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = 'bob' AND INFO LIKE '%SLEEP(%'"
-        wait_until(lambda: ask(boss, runs) == [(1,)], PATIENCE, "it runs")
-        ask(boss, "REVOKE survey FROM bob")
+        wait_until(lambda: execute(boss, runs) == [(1,)], PATIENCE, "it runs")
+        execute(boss, "REVOKE survey FROM bob")
         making.join()
         assert failures == [1142]
     with site.connect("ann") as ann:
-        assert ask(ann, "SHOW TABLES FROM survey") == [("there",)]
-        assert ask(ann, "SELECT id, s FROM survey.there") == [(1, 0)]
+        assert execute(ann, "SHOW TABLES FROM survey") == [("there",)]
+        assert execute(ann, "SELECT id, s FROM survey.there") == [(1, 0)]
 
 
 def test_bytes_of_a_group(site: Site) -> None:
@@ -218,15 +218,15 @@ def test_bytes_of_a_group(site: Site) -> None:
 
     def stored(name: str) -> tuple[object, object]:
         with site.connect(name) as connection:
-            (shown,) = [row for row in ask(connection, "SHOW LIMITS") if row[0] == "group_stored"]
+            (shown,) = [row for row in execute(connection, "SHOW LIMITS") if row[0] == "group_stored"]
         (told,) = [limit for limit in me(site, name)["limits"] if limit["name"] == "group_stored"]  # type: ignore[union-attr]
         assert (shown[1], shown[2], shown[3]) == (told["limit"], told["used"], told["meaning"])
         assert "the group survey" in str(shown[3])
         return shown[1], shown[2]
 
     with site.connect("ann") as ann, site.connect("bob") as bob, site.connect("boss") as boss:
-        assert all(row[0] != "group_stored" for row in ask(boss, "SHOW LIMITS"))
-        ask(ann, "CREATE TABLE survey.first AS SELECT * FROM sky.Star")
+        assert all(row[0] != "group_stored" for row in execute(boss, "SHOW LIMITS"))
+        execute(ann, "CREATE TABLE survey.first AS SELECT * FROM sky.Star")
         most, taken = stored("bob")
         assert most is None and isinstance(taken, int) and taken > 1000
         must(site.meridian, site.data, "limit", "survey", "--group-stored", taken + 500)
@@ -239,11 +239,11 @@ def test_bytes_of_a_group(site: Site) -> None:
         answer = requests.put(site.server.url("/tables/survey.big"), data=b"id\n" + b"".join(b"%d\n" % (n * 7919) for n in range(20_000)), auth=("ann", PASSWORD), timeout=30)
         # To wait does not help: no 429.
         assert answer.status_code == 400 and f"{taken} of {taken + 500} bytes" in answer.text, answer.text
-        ask(bob, "CREATE TABLE bob.own AS SELECT * FROM sky.Star")
-        ask(bob, "DROP TABLE bob.own")
-        ask(ann, "DROP TABLE survey.first")
+        execute(bob, "CREATE TABLE bob.own AS SELECT * FROM sky.Star")
+        execute(bob, "DROP TABLE bob.own")
+        execute(ann, "DROP TABLE survey.first")
         assert stored("ann") == (taken + 500, 0)
-        ask(ann, "CREATE TABLE survey.second AS SELECT * FROM sky.Star")
+        execute(ann, "CREATE TABLE survey.second AS SELECT * FROM sky.Star")
         must(site.meridian, site.data, "limit", "survey", "--group-stored", "none")
         must(site.meridian, site.data, "limit", "--everybody", "--group-stored", "1kB")
         refused(ann, "CREATE TABLE survey.third AS SELECT * FROM sky.Star")
@@ -252,7 +252,7 @@ def test_bytes_of_a_group(site: Site) -> None:
         wrong = user(site.meridian, site.data, "limit", "ann", "--group-stored", "1kB")
         assert wrong.returncode != 0 and "ann is a user" in wrong.stderr
         assert "ann is a user" in refused_with(boss, "ALTER USER ann LIMIT group_stored = 5", 1525)
-        ask(boss, "ALTER USER survey LIMIT group_stored = 10")
+        execute(boss, "ALTER USER survey LIMIT group_stored = 10")
         for connection in (ann, boss):
             # Administrators who do not belong to it fill it no further.
             refused(connection, "CREATE TABLE survey.third AS SELECT * FROM sky.Star")
@@ -260,16 +260,16 @@ def test_bytes_of_a_group(site: Site) -> None:
 
 def test_tables_of_a_group_expire(site: Site) -> None:
     with site.connect("ann") as ann, site.connect("bob") as bob:
-        ask(ann, "CREATE TABLE survey.old AS SELECT * FROM sky.Star")
+        execute(ann, "CREATE TABLE survey.old AS SELECT * FROM sky.Star")
         must(site.meridian, site.data, "limit", "survey", "--lifetime", 30)
-        ask(ann, "CREATE TABLE survey.t AS SELECT * FROM sky.Star")
+        execute(ann, "CREATE TABLE survey.t AS SELECT * FROM sky.Star")
         assert is_in_days(expires(bob, "survey.t"), 30)
         # Of two lists that are read one after the other only one may have it.
         wait_until(lambda: all(table["expires"] for table in me(site, "bob")["tables"]), PATIENCE, "the old one gets a time")  # type: ignore[attr-defined]
         assert is_in_days(expires(bob, "survey.old"), 30)
         for too_long in ("INTERVAL 31 DAY", "NEVER"):
             assert "for 30 days" in refused(bob, f"ALTER TABLE survey.t EXPIRE {too_long}")
-        ask(bob, "ALTER TABLE survey.t EXPIRE INTERVAL 3 DAY")
+        execute(bob, "ALTER TABLE survey.t EXPIRE INTERVAL 3 DAY")
         (told,) = warnings(bob)
         assert told.startswith("survey.t is removed after ")
         # All members are warned, whoever made it.
@@ -282,45 +282,45 @@ def test_tables_of_a_group_expire(site: Site) -> None:
         wait_until(is_warned, PATIENCE, "a warning after logging in")
         with site.connect("carl") as carl:
             assert warnings(carl) == []
-        ask(ann, "ALTER TABLE survey.t EXPIRE INTERVAL 1 SECOND")
+        execute(ann, "ALTER TABLE survey.t EXPIRE INTERVAL 1 SECOND")
         wait_until(lambda: not is_there(bob, "survey.t"), PATIENCE, "it goes")
         assert is_there(bob, "survey.old")
 
 
 def test_members_say_who_else_reads(site: Site) -> None:
     with site.connect("ann") as ann, site.connect("carl") as carl:
-        ask(ann, "CREATE TABLE survey.t AS SELECT id, ra, `dec` FROM sky.Star")
-        ask(ann, "CREATE TABLE survey.u AS SELECT 1 AS a")
-        ask(ann, "GRANT SELECT (id) ON survey.t TO carl")
-        assert ask(carl, "SELECT * FROM survey.t WHERE id = 3") == [(3,)]
+        execute(ann, "CREATE TABLE survey.t AS SELECT id, ra, `dec` FROM sky.Star")
+        execute(ann, "CREATE TABLE survey.u AS SELECT 1 AS a")
+        execute(ann, "GRANT SELECT (id) ON survey.t TO carl")
+        assert execute(carl, "SELECT * FROM survey.t WHERE id = 3") == [(3,)]
         assert number(carl, "INSERT INTO survey.t (id) VALUES (5)") == 1142 and number(carl, "SELECT * FROM survey.u") == 1142
         assert number(carl, "GRANT SELECT ON survey.t TO bob") == 1227
         # Any member takes it back.
         with site.connect("bob") as bob:
-            ask(bob, "REVOKE SELECT (id) ON survey.t FROM carl")
-            ask(bob, "GRANT SELECT ON survey.* TO PUBLIC")
-        assert ask(carl, "SELECT COUNT(*) FROM survey.t") == [(STARS,)]
-        ask(ann, "REVOKE SELECT ON survey.* FROM PUBLIC")
+            execute(bob, "REVOKE SELECT (id) ON survey.t FROM carl")
+            execute(bob, "GRANT SELECT ON survey.* TO PUBLIC")
+        assert execute(carl, "SELECT COUNT(*) FROM survey.t") == [(STARS,)]
+        execute(ann, "REVOKE SELECT ON survey.* FROM PUBLIC")
         assert number(carl, "SELECT COUNT(*) FROM survey.t") in (1044, 1142)
         changes = "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP ON `survey`.*"
-        assert (f"GRANT {changes} TO `ann`@`127.0.0.1`",) in ask(ann, "SHOW GRANTS")
+        assert (f"GRANT {changes} TO `ann`@`127.0.0.1`",) in execute(ann, "SHOW GRANTS")
         with site.connect("boss") as boss:
-            assert (f"GRANT {changes} TO `survey`@`%`",) in ask(boss, "SHOW GRANTS FOR survey")
-            assert (f"GRANT {changes} TO `bob`@`%`",) in ask(boss, "SHOW GRANTS FOR bob")
+            assert (f"GRANT {changes} TO `survey`@`%`",) in execute(boss, "SHOW GRANTS FOR survey")
+            assert (f"GRANT {changes} TO `bob`@`%`",) in execute(boss, "SHOW GRANTS FOR bob")
 
 
 def test_releases_do_not_hide_rows_of_ones_group(site: Site) -> None:
     """As in one's own database."""
     with site.connect("ann") as ann, site.connect("carl") as carl, site.connect("boss") as boss:
-        ask(ann, "CREATE TABLE survey.t AS SELECT id, ra, `dec` FROM sky.Star")
-        ask(boss, "GRANT SELECT ON survey.t TO carl")
-        ask(boss, "ALTER TABLE survey.t RELEASE WHERE id < 10")
-        assert ask(ann, "SELECT COUNT(*) FROM survey.t") == [(STARS,)] and ask(carl, "SELECT COUNT(*) FROM survey.t") == [(10,)]
+        execute(ann, "CREATE TABLE survey.t AS SELECT id, ra, `dec` FROM sky.Star")
+        execute(boss, "GRANT SELECT ON survey.t TO carl")
+        execute(boss, "ALTER TABLE survey.t RELEASE WHERE id < 10")
+        assert execute(ann, "SELECT COUNT(*) FROM survey.t") == [(STARS,)] and execute(carl, "SELECT COUNT(*) FROM survey.t") == [(10,)]
         must(site.meridian, site.data, "group", "members", "survey", "--remove", "ann")
-        ask(boss, "GRANT SELECT ON survey.t TO ann")
-        assert ask(ann, "SELECT COUNT(*) FROM survey.t") == [(10,)]
-        ask(boss, "ALTER TABLE survey.t RELEASE ALL")
-        ask(boss, "REVOKE SELECT ON survey.t FROM ann, carl")
+        execute(boss, "GRANT SELECT ON survey.t TO ann")
+        assert execute(ann, "SELECT COUNT(*) FROM survey.t") == [(10,)]
+        execute(boss, "ALTER TABLE survey.t RELEASE ALL")
+        execute(boss, "REVOKE SELECT ON survey.t FROM ann, carl")
 
 
 def test_names_that_are_taken(site: Site) -> None:
@@ -343,23 +343,23 @@ def test_names_that_are_taken(site: Site) -> None:
     with site.connect("boss") as boss:
         assert "a database sky already" in refused_with(boss, "ALTER ROLE sky WITH DATABASE", 1396)
         assert "a database sky already" in refused_with(boss, "CREATE ROLE fine, SKY WITH DATABASE", 1396)
-        assert ask(boss, "SHOW GRANTS FOR sky") == [("GRANT USAGE ON *.* TO `sky`@`%`",)]
+        assert execute(boss, "SHOW GRANTS FOR sky") == [("GRANT USAGE ON *.* TO `sky`@`%`",)]
         refused_with(boss, "ALTER ROLE nobody WITH DATABASE", 1396)
         refused_with(boss, "SHOW GRANTS FOR fine", 1396)
-        ask(boss, "DROP ROLE sky")
+        execute(boss, "DROP ROLE sky")
         # Without one a group may have any name.
-        ask(boss, "CREATE ROLE other WITH DATABASE")
-        ask(boss, "GRANT other TO ann")
+        execute(boss, "CREATE ROLE other WITH DATABASE")
+        execute(boss, "GRANT other TO ann")
         with site.connect("ann") as ann:
-            ask(ann, "CREATE TABLE other.t AS SELECT 1 AS a")
+            execute(ann, "CREATE TABLE other.t AS SELECT 1 AS a")
             for statement in ("CREATE ROLE x WITH DATABASE", "ALTER ROLE survey WITHOUT DATABASE", "DROP ROLE survey"):
                 refused_with(ann, statement, 1227)
-            ask(boss, "ALTER ROLE other WITHOUT DATABASE")
+            execute(boss, "ALTER ROLE other WITHOUT DATABASE")
             assert number(ann, "SELECT * FROM other.t") in (1044, 1142)
             assert number(ann, "INSERT INTO other.t VALUES (2)") == 1142
             refused_with(boss, "ALTER ROLE other WITH DATABASE", 1396)
             must(meridian, data, "group", "database", "other", "--existing")
-            assert ask(ann, "SELECT * FROM other.t") == [(1,)]
+            assert execute(ann, "SELECT * FROM other.t") == [(1,)]
             # Whoever looks at the number of warnings in the answer, as clients do, is told that there is one.
             dropping = boss.cursor()
             dropping.execute("DROP ROLE other")
@@ -367,12 +367,12 @@ def test_names_that_are_taken(site: Site) -> None:
             (said,) = warnings(boss)
             assert "the tables of other (1) stay in the database other" in said
             assert number(ann, "SELECT * FROM other.t") in (1044, 1142)
-            assert ask(boss, "SELECT * FROM other.t") == [(1,)]
+            assert execute(boss, "SELECT * FROM other.t") == [(1,)]
             # Nobody gets the tables by the name.
             assert "a database other already" in fails("add", "other", "--no-password")
             assert "a database other already" in refused_with(boss, "CREATE USER other", 1396)
             assert "a database other already" in refused_with(boss, "CREATE ROLE other WITH DATABASE", 1396)
-            ask(boss, "DROP TABLE other.t")
+            execute(boss, "DROP TABLE other.t")
 
 
 def test_the_command_line(site: Site) -> None:
@@ -385,13 +385,13 @@ def test_the_command_line(site: Site) -> None:
     with site.connect("ann") as ann:
         assert number(ann, "CREATE TABLE survey.t AS SELECT 1 AS a") == 1142
         assert "the members of survey change" in must(meridian, data, "group", "database", "survey")
-        ask(ann, "CREATE TABLE survey.t AS SELECT 1 AS a")
+        execute(ann, "CREATE TABLE survey.t AS SELECT 1 AS a")
     # It has one already: nothing is in the way.
     must(meridian, data, "group", "database", "survey")
     assert "its tables (1) stay in the database survey" in must(meridian, data, "group", "remove", "survey")
     must(meridian, data, "group", "create", "survey")
     with site.connect("boss") as boss:
-        assert ask(boss, "SELECT * FROM survey.t") == [(1,)]
+        assert execute(boss, "SELECT * FROM survey.t") == [(1,)]
 
 
 def test_they_are_there_after_a_restart(meridian: Meridian, tmp_path: Path) -> None:
@@ -399,12 +399,12 @@ def test_they_are_there_after_a_restart(meridian: Meridian, tmp_path: Path) -> N
         must(meridian, site.data, "group", "create", "team", "--database")
         must(meridian, site.data, "group", "members", "team", "--add", "ann")
         with site.connect("ann") as ann:
-            ask(ann, "CREATE TABLE team.t AS SELECT 5 AS a")
+            execute(ann, "CREATE TABLE team.t AS SELECT 5 AS a")
         site.server.process.kill()
         site.server.process.wait()
         with serving(meridian, site.data) as again:
             connection = again.connect(user="ann", password=PASSWORD)
-            assert ask(connection, "SELECT * FROM team.t") == [(5,)]
-            ask(connection, "INSERT INTO team.t VALUES (6)")
-            assert ask(connection, "SELECT COUNT(*) FROM team.t") == [(2,)]
+            assert execute(connection, "SELECT * FROM team.t") == [(5,)]
+            execute(connection, "INSERT INTO team.t VALUES (6)")
+            assert execute(connection, "SELECT COUNT(*) FROM team.t") == [(2,)]
             connection.close()

@@ -41,7 +41,7 @@ def limited(site: Site, whose: str, **limits: object) -> Iterator[None]:
         must(site.meridian, site.data, "limit", whose, *none)
 
 
-def ask(connection: pymysql.connections.Connection, statement: str) -> list[tuple[object, ...]]:
+def execute(connection: pymysql.connections.Connection, statement: str) -> list[tuple[object, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(statement)
         return list(cursor.fetchall())
@@ -50,7 +50,7 @@ def ask(connection: pymysql.connections.Connection, statement: str) -> list[tupl
 def refused(connection: pymysql.connections.Connection, statement: str) -> str:
     """The sentence of a statement that reaches a limit."""
     with pytest.raises(pymysql.err.MySQLError) as raised:
-        ask(connection, statement)
+        execute(connection, statement)
     number, sentence = raised.value.args
     assert number == LIMIT_REACHED, sentence
     return str(sentence)
@@ -64,7 +64,7 @@ def sleeping(site: Site, name: str, count: int, statement: str = "SELECT SLEEP(3
 
     def sleep(connection: pymysql.connections.Connection) -> None:
         try:
-            ask(connection, statement)
+            execute(connection, statement)
         except pymysql.err.MySQLError:
             pass
 
@@ -74,12 +74,12 @@ def sleeping(site: Site, name: str, count: int, statement: str = "SELECT SLEEP(3
     try:
         with site.connect("boss") as boss:
             running = f"SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = '{name}' AND INFO LIKE 'SELECT %SLEEP%'"
-            wait_until(lambda: ask(boss, running) == [(count,)], 20, "they run")
+            wait_until(lambda: execute(boss, running) == [(count,)], 20, "they run")
         yield numbers
     finally:
         with site.connect("boss") as boss:
             for number in numbers:
-                ask(boss, f"KILL QUERY {number}")
+                execute(boss, f"KILL QUERY {number}")
         for thread in threads:
             thread.join()
         for connection in connections:
@@ -94,7 +94,7 @@ def post(site: Site, path: str, name: str, **body: object) -> tuple[int, str, di
 def used(site: Site, name: str) -> dict[str, tuple[int | None, int | None]]:
     """The limits and the use of each, as SHOW LIMITS and /me tell them."""
     with site.connect(name) as connection:
-        shown = {str(row[0]): (row[1], row[2]) for row in ask(connection, "SHOW LIMITS")}
+        shown = {str(row[0]): (row[1], row[2]) for row in execute(connection, "SHOW LIMITS")}
     told = json.loads(site.http("me", name)[1])
     assert told["user"] == name
     by_http = {limit["name"]: (limit["limit"], limit["used"]) for limit in told["limits"]}
@@ -129,13 +129,13 @@ def test_queries_that_run(site: Site) -> None:
                 status, text, headers = post(site, path, "ann", **body)
             assert status == 429 and "2 of 2 queries" in text and int(headers["retry-after"]) > 0, (path, status, text)
         # What shows and ends them is never one too many, and others are not concerned.
-        assert {row[0] for row in ask(third, "SHOW PROCESSLIST")} >= set(numbers)
+        assert {row[0] for row in execute(third, "SHOW PROCESSLIST")} >= set(numbers)
         assert used(site, "ann")["queries"] == (2, 2)
         with site.connect("bob") as bob:
-            assert ask(bob, "SELECT COUNT(*) FROM sky.Star") == [(STARS,)]
-        ask(third, f"KILL QUERY {numbers[0]}")
+            assert execute(bob, "SELECT COUNT(*) FROM sky.Star") == [(STARS,)]
+        execute(third, f"KILL QUERY {numbers[0]}")
         wait_until(lambda: used(site, "ann")["queries"] == (2, 1), 20, "one has ended")
-        assert ask(third, "SELECT COUNT(*) FROM sky.Star") == [(STARS,)]
+        assert execute(third, "SELECT COUNT(*) FROM sky.Star") == [(STARS,)]
 
 
 # Queries of each class that run until they are ended, and others of the class. Those of the other class, and submitted ones, are not concerned.
@@ -155,7 +155,7 @@ def test_queries_of_a_class(site: Site, limit: str, filling: str, reached: list[
     with site.connect("ann") as ann:
         # Their plans are kept from now on.
         for statement in [*reached, *free] * 3:
-            ask(ann, statement)
+            execute(ann, statement)
     with limited(site, "ann", **{limit: 2}), site.connect("ann") as third:
         with sleeping(site, "ann", 2, filling) as numbers:
             wait_until(lambda: used(site, "ann")[limit] == (2, 2), 20, "both are counted")
@@ -171,19 +171,19 @@ def test_queries_of_a_class(site: Site, limit: str, filling: str, reached: list[
             status, text, lowered = site.http("tap/sync", "ann", LANG="ADQL", QUERY=adql)
             assert status == 429 and f"2 of 2 {words}" in text and int(lowered["Retry-After"]) > 0, (status, text)
             for statement in free:
-                ask(third, statement)
+                execute(third, statement)
                 assert post(site, "sql", "ann", statement=statement)[0] == 200, statement
-            assert {row[0] for row in ask(third, "SHOW PROCESSLIST")} >= set(numbers)
+            assert {row[0] for row in execute(third, "SHOW PROCESSLIST")} >= set(numbers)
             with site.connect("bob") as bob:
                 for statement in [*reached, *free]:
-                    ask(bob, statement)
-            number = ask(third, f"SUBMIT {reached[0]}")[0][0]
+                    execute(bob, statement)
+            number = execute(third, f"SUBMIT {reached[0]}")[0][0]
             with site.connect("boss") as boss:
                 wait_until(lambda: state(boss, number)[0] == "COMPLETED", 60, "what is submitted runs")
-            ask(third, f"KILL QUERY {numbers[0]}")
+            execute(third, f"KILL QUERY {numbers[0]}")
             wait_until(lambda: used(site, "ann")[limit] == (2, 1), 20, "one has ended")
             for statement in reached:
-                ask(third, statement)
+                execute(third, statement)
         wait_until(lambda: used(site, "ann")[limit] == (2, 0), 20, "none is counted")
 
 
@@ -192,54 +192,54 @@ def test_classes_are_within_all_queries(site: Site) -> None:
     with limited(site, "ann", queries=1, interactive=0, scans=1), site.connect("ann") as ann:
         for _ in range(3):
             assert "0 of 0 interactive" in refused(ann, "SELECT 1")
-            assert ask(ann, "SELECT COUNT(*) FROM sky.Star WHERE version > -1") == [(STARS,)]
-        ask(ann, "SHOW LIMITS")
+            assert execute(ann, "SELECT COUNT(*) FROM sky.Star WHERE version > -1") == [(STARS,)]
+        execute(ann, "SHOW LIMITS")
         found = used(site, "ann")
         assert (found["queries"], found["interactive"], found["scans"]) == ((1, 0), (0, 0), (1, 0))
 
 
 def test_limits_are_set_by_sql(site: Site) -> None:
     with site.connect("boss") as boss, site.connect("ann") as ann:
-        ask(boss, "ALTER USER ann LIMIT scans = 3, interactive 5, rows = 10")
+        execute(boss, "ALTER USER ann LIMIT scans = 3, interactive 5, rows = 10")
         try:
             found = used(site, "ann")
             assert (found["scans"][0], found["interactive"][0], found["rows"][0]) == (3, 5, 10)
             assert "more than 10 rows" in refused(ann, "SELECT id FROM sky.Star")
-            ask(boss, "ALTER USER PUBLIC LIMIT seconds = 77")
+            execute(boss, "ALTER USER PUBLIC LIMIT seconds = 77")
             assert used(site, "bob")["seconds"][0] == 77
-            ask(boss, "CREATE ROLE quick")
-            ask(boss, "GRANT quick TO bob")
-            ask(boss, "ALTER USER quick LIMIT seconds = 7")
+            execute(boss, "CREATE ROLE quick")
+            execute(boss, "GRANT quick TO bob")
+            execute(boss, "ALTER USER quick LIMIT seconds = 7")
             assert (used(site, "bob")["seconds"][0], used(site, "ann")["seconds"][0]) == (7, 77)
             for statement, number in (
                 ("ALTER USER nobody LIMIT rows = 5", 1396), ("ALTER USER ann LIMIT row = 5", 1525), ("ALTER USER ann LIMIT lifetime = 0", 1525), ("ALTER USER ann LIMIT rows = -5", 1064),
                 ("ALTER USER ann LIMIT rows = 99999999999999999999", 1064), ("ALTER USER ann LIMIT rows = 9223372036854775808", 1525),
             ):  # fmt: skip
                 with pytest.raises(pymysql.err.MySQLError) as raised:
-                    ask(boss, statement)
+                    execute(boss, statement)
                 assert raised.value.args[0] == number, raised.value
             with pytest.raises(pymysql.err.MySQLError) as raised:
-                ask(ann, "ALTER USER ann LIMIT rows = NONE")
+                execute(ann, "ALTER USER ann LIMIT rows = NONE")
             assert raised.value.args[0] == 1227
         finally:
-            ask(boss, "ALTER USER ann LIMIT scans = NONE, interactive NONE, rows NONE")
-            ask(boss, "ALTER USER PUBLIC LIMIT seconds NONE")
-            ask(boss, "DROP ROLE IF EXISTS quick")
-        assert len(ask(ann, "SELECT id FROM sky.Star")) == STARS
+            execute(boss, "ALTER USER ann LIMIT scans = NONE, interactive NONE, rows NONE")
+            execute(boss, "ALTER USER PUBLIC LIMIT seconds NONE")
+            execute(boss, "DROP ROLE IF EXISTS quick")
+        assert len(execute(ann, "SELECT id FROM sky.Star")) == STARS
 
 
 def test_submitted_queries(site: Site) -> None:
     with limited(site, "ann", submitted=2), site.connect("ann") as ann:
-        first, second = (ask(ann, "SUBMIT SELECT SLEEP(30)")[0][0] for _ in range(2))
+        first, second = (execute(ann, "SUBMIT SELECT SLEEP(30)")[0][0] for _ in range(2))
         assert "2 of 2 submitted queries" in refused(ann, "SUBMIT SELECT 1")
         status, text, headers = post(site, "queries", "ann", statement="SELECT 1")
         assert status == 429 and json.loads(text)["code"] == LIMIT_REACHED and "retry-after" in headers
         assert post(site, "query-async", "ann", query="SELECT 1")[0] == 429
         assert used(site, "ann")["submitted"] == (2, 2)
-        ask(ann, f"CANCEL {first}")
-        third = ask(ann, "SUBMIT SELECT COUNT(*) FROM sky.Star")[0][0]
+        execute(ann, f"CANCEL {first}")
+        third = execute(ann, "SUBMIT SELECT COUNT(*) FROM sky.Star")[0][0]
         wait_until(lambda: state(ann, third)[0] == "COMPLETED", 20, "it runs")
-        ask(ann, f"CANCEL {second}")
+        execute(ann, f"CANCEL {second}")
 
         # Many at once get exactly as many places as there are.
         outcomes: list[bool] = []
@@ -247,7 +247,7 @@ def test_submitted_queries(site: Site) -> None:
         def submit() -> None:
             with site.connect("ann") as connection:
                 try:
-                    ask(connection, "SUBMIT SELECT SLEEP(30)")
+                    execute(connection, "SUBMIT SELECT SLEEP(30)")
                     outcomes.append(True)
                 except pymysql.err.MySQLError as error:
                     assert error.args[0] == LIMIT_REACHED
@@ -259,12 +259,12 @@ def test_submitted_queries(site: Site) -> None:
         for thread in threads:
             thread.join()
         assert sorted(outcomes) == [False] * 10 + [True] * 2
-        for (number,) in ask(ann, "SELECT ID FROM information_schema.QUERIES WHERE STATE IN ('QUEUED', 'EXECUTING') AND STATEMENT LIKE 'SELECT SLEEP%'"):
-            ask(ann, f"CANCEL {number}")
+        for (number,) in execute(ann, "SELECT ID FROM information_schema.QUERIES WHERE STATE IN ('QUEUED', 'EXECUTING') AND STATEMENT LIKE 'SELECT SLEEP%'"):
+            execute(ann, f"CANCEL {number}")
 
 
 def state(connection: pymysql.connections.Connection, number: object) -> tuple[object, ...]:
-    return ask(connection, f"SELECT STATE, ERROR FROM information_schema.QUERIES WHERE ID = {number}")[0]
+    return execute(connection, f"SELECT STATE, ERROR FROM information_schema.QUERIES WHERE ID = {number}")[0]
 
 
 def test_seconds(site: Site) -> None:
@@ -273,15 +273,15 @@ def test_seconds(site: Site) -> None:
         assert "1 s that one of yours may take" in refused(ann, "SELECT SLEEP(60)")
         assert time.monotonic() - begun < SOON
         # What the connection has set comes first if it is shorter, under its own number.
-        ask(ann, "SET max_execution_time = 200")
+        execute(ann, "SET max_execution_time = 200")
         with pytest.raises(pymysql.err.MySQLError) as raised:
-            ask(ann, "SELECT SLEEP(60)")
+            execute(ann, "SELECT SLEEP(60)")
         assert raised.value.args[0] == 3024
-        ask(ann, "SET max_execution_time = 60000")
+        execute(ann, "SET max_execution_time = 60000")
         refused(ann, "SELECT SLEEP(60)")
         status, text, _ = post(site, "query", "ann", query="SELECT SLEEP(60)")
         assert json.loads(text)["error_ext"]["code"] == LIMIT_REACHED and "1 s that one of yours" in text, status
-        number = ask(ann, "SUBMIT SELECT SLEEP(60)")[0][0]
+        number = execute(ann, "SUBMIT SELECT SLEEP(60)")[0][0]
         wait_until(lambda: state(ann, number)[0] == "FAILED", 20, "it is ended")
         assert "1 s that one of yours" in str(state(ann, number)[1])
 
@@ -294,13 +294,13 @@ def test_rows_of_a_result(site: Site, rows: int) -> None:
         # A plan that is cached counts as well.
         for _ in range(3):
             if fits:
-                assert len(ask(ann, statement)) == rows
+                assert len(execute(ann, statement)) == rows
             else:
                 assert "more than 100 rows" in refused(ann, statement)
-        assert ask(ann, "SELECT COUNT(*) FROM sky.Star") == [(STARS,)]
+        assert execute(ann, "SELECT COUNT(*) FROM sky.Star") == [(STARS,)]
         status, text, _ = post(site, "query", "ann", query=statement)
         assert ("more than 100 rows" in text) == (not fits), (status, text)
-        number = ask(ann, f"SUBMIT {statement}")[0][0]
+        number = execute(ann, f"SUBMIT {statement}")[0][0]
         wait_until(lambda: state(ann, number)[0] in ("COMPLETED", "FAILED"), 20, "it has ended")
         assert state(ann, number)[0] == ("COMPLETED" if fits else "FAILED")
         # TAP cuts off and says so.
@@ -310,10 +310,10 @@ def test_rows_of_a_result(site: Site, rows: int) -> None:
             assert status == 200 and text.count("<TR>") == min(rows, 100)
             assert ("OVERFLOW" in text) == (not fits)
         # One's own tables may be larger than what one may be sent.
-        ask(ann, "DROP TABLE IF EXISTS ann.many")
-        ask(ann, "CREATE TABLE ann.many AS SELECT * FROM sky.Star")
-        assert ask(ann, "SELECT COUNT(*) FROM ann.many") == [(STARS,)]
-        ask(ann, "DROP TABLE ann.many")
+        execute(ann, "DROP TABLE IF EXISTS ann.many")
+        execute(ann, "CREATE TABLE ann.many AS SELECT * FROM sky.Star")
+        assert execute(ann, "SELECT COUNT(*) FROM ann.many") == [(STARS,)]
+        execute(ann, "DROP TABLE ann.many")
 
 
 def test_requests_of_a_minute(site: Site) -> None:
@@ -330,17 +330,17 @@ def test_requests_of_a_minute(site: Site) -> None:
 
 def test_bytes_of_own_tables(site: Site) -> None:
     with site.connect("ann") as ann:
-        ask(ann, "CREATE TABLE ann.first AS SELECT * FROM sky.Star")
+        execute(ann, "CREATE TABLE ann.first AS SELECT * FROM sky.Star")
         taken = used(site, "ann")["stored"][1]
         assert taken is not None and taken > 1000
         with limited(site, "ann", stored=taken + 500):
             sentence = refused(ann, "CREATE TABLE ann.second AS SELECT * FROM sky.Star")
             assert f"{taken} of {taken + 500} bytes" in sentence and "DROP TABLE" in sentence
             refused(ann, "INSERT INTO ann.first SELECT * FROM sky.Star")
-            assert ask(ann, "SELECT COUNT(*) FROM ann.first") == [(STARS,)]
-            ask(ann, "DROP TABLE ann.first")
-            ask(ann, "CREATE TABLE ann.second AS SELECT * FROM sky.Star")
-        ask(ann, "DROP TABLE ann.second")
+            assert execute(ann, "SELECT COUNT(*) FROM ann.first") == [(STARS,)]
+            execute(ann, "DROP TABLE ann.first")
+            execute(ann, "CREATE TABLE ann.second AS SELECT * FROM sky.Star")
+        execute(ann, "DROP TABLE ann.second")
         assert used(site, "ann")["stored"] == (None, 0)
 
 
@@ -348,18 +348,18 @@ def test_bytes_of_a_result(site: Site) -> None:
     query = "SELECT id, ra FROM sky.Star"
     with limited(site, "ann", bytes=1000), site.connect("ann") as ann:
         assert "more than 1000 bytes" in refused(ann, query)
-        assert len(ask(ann, f"{query} LIMIT 10")) == 10
-        ask(ann, "SHOW VARIABLES")
+        assert len(execute(ann, f"{query} LIMIT 10")) == 10
+        execute(ann, "SHOW VARIABLES")
         # What goes into a table of one's own is none that is sent.
-        ask(ann, f"CREATE TABLE ann.t AS {query}")
-        ask(ann, "DROP TABLE ann.t")
-        number = ask(ann, f"SUBMIT {query}")[0][0]
+        execute(ann, f"CREATE TABLE ann.t AS {query}")
+        execute(ann, "DROP TABLE ann.t")
+        number = execute(ann, f"SUBMIT {query}")[0][0]
         with site.connect("ann") as other:
             wait_until(lambda: state(other, number)[0] == "FAILED", 30, "it fails")
         status, text, _ = post(site, "query", "ann", query=query)
         assert status != 200 or "more than 1000 bytes" in text
     with site.connect("ann") as ann:
-        assert len(ask(ann, query)) == STARS
+        assert len(execute(ann, query)) == STARS
 
 
 def test_bytes_that_are_sent(site: Site) -> None:
@@ -373,7 +373,7 @@ def test_bytes_that_are_sent(site: Site) -> None:
             file.flush()
             load = f"LOAD DATA LOCAL INFILE '{file.name}' INTO TABLE ann.t FIELDS TERMINATED BY ',' IGNORE 1 LINES"
             assert f"the file has {len(rows)} bytes" in refused(ann, load)
-            ask(ann, "DROP TABLE ann.t")
+            execute(ann, "DROP TABLE ann.t")
 
 
 # Seconds of a processor, whatever machine it is: each row of it is computed in vain.
@@ -390,19 +390,19 @@ def test_processor_time_of_a_day(meridian: Meridian, tmp_path: Path) -> None:
     with serving(meridian, data) as server:
         site = Site(meridian, data, server)
         with site.connect("ann") as ann:
-            ask(ann, "SELECT COUNT(*) FROM sky.Star")
+            execute(ann, "SELECT COUNT(*) FROM sky.Star")
             limit, taken = used(site, "ann")["cpu"]
             assert limit == 1 and taken == 0
             for _ in range(100):
                 try:
-                    ask(ann, LONG)
+                    execute(ann, LONG)
                 except pymysql.err.MySQLError as error:
                     assert error.args[0] == LIMIT_REACHED and "of the 1 seconds of processor time" in error.args[1]
                     break
             else:
                 raise AssertionError("it is never used up")
             assert "wait until midnight" in refused(ann, "SELECT COUNT(*) FROM sky.Star")
-            ask(ann, "SHOW LIMITS")
+            execute(ann, "SHOW LIMITS")
         for path, parameters in (("tap/sync", {"LANG": "ADQL", "QUERY": "SELECT TOP 1 id FROM sky.Star"}), ("scs/sky/Star", {"RA": 1, "DEC": 1, "SR": 1})):
             status, text, headers = site.http(path, "ann", **parameters)
             assert "processor time" in text, (path, status, text)
@@ -410,14 +410,14 @@ def test_processor_time_of_a_day(meridian: Meridian, tmp_path: Path) -> None:
         status, text, lowered = post(site, "query", "ann", query="SELECT COUNT(*) FROM sky.Star")
         assert status == 429 and "processor time" in text and 5 < int(lowered["retry-after"]) <= 86_400
         with site.connect("bob") as bob:
-            assert ask(bob, "SELECT COUNT(*) FROM sky.Star") == [(STARS,)]
+            assert execute(bob, "SELECT COUNT(*) FROM sky.Star") == [(STARS,)]
     with serving(meridian, data) as server:
         site = Site(meridian, data, server)
         assert used(site, "ann")["cpu"][1] >= 1  # type: ignore[operator]
         with site.connect("ann") as ann:
             refused(ann, "SELECT COUNT(*) FROM sky.Star")
             must(meridian, data, "limit", "ann", "--cpu", 1000)
-            assert ask(ann, "SELECT COUNT(*) FROM sky.Star") == [(STARS,)]
+            assert execute(ann, "SELECT COUNT(*) FROM sky.Star") == [(STARS,)]
 
 
 def test_everybody_and_administrators(site: Site) -> None:
@@ -432,12 +432,12 @@ def test_everybody_and_administrators(site: Site) -> None:
             listed = json.loads(must(site.meridian, site.data, "list", "--format", "json"))
             assert {it["name"]: it["limits"] for it in listed}["bob"] == {"queries": 7, "rows": 20}
         with site.connect("boss") as boss:
-            assert len(ask(boss, "SELECT id FROM sky.Star")) == STARS
+            assert len(execute(boss, "SELECT id FROM sky.Star")) == STARS
         # An open connection is limited, and is no more, with its next statement.
         with site.connect("ann") as ann:
             refused(ann, "SELECT id FROM sky.Star")
             with limited(site, "ann", rows=1000):
-                assert len(ask(ann, "SELECT id FROM sky.Star")) == STARS
+                assert len(execute(ann, "SELECT id FROM sky.Star")) == STARS
             refused(ann, "SELECT id FROM sky.Star")
     assert "may take as much as there is" in must(site.meridian, site.data, "limit", "--everybody")
 
@@ -465,7 +465,7 @@ def test_nobody_is_limited_without_users(meridian: Meridian, tmp_path: Path) -> 
     done = user(meridian, data, "limit", "--everybody", "--rows", 5)
     assert done.returncode != 0 and "there are no users yet" in done.stderr
     with serving(meridian, data) as server, server.connect() as connection:
-        assert ask(connection, "SHOW LIMITS") == []
+        assert execute(connection, "SHOW LIMITS") == []
         assert json.loads(Site(meridian, data, server).http("me", None)[1]) == {"user": None, "admin": True, "groups": [], "limits": [], "databases": [], "tables": [], "warnings": []}
 
 
@@ -494,7 +494,7 @@ def test_users_of_a_former_version_get_limits(meridian: Meridian, tmp_path: Path
     with serving(meridian, data) as server:
         site = Site(meridian, data, server)
         with site.connect("ann") as ann:
-            assert len(ask(ann, "SELECT id FROM sky.Star")) == 20
+            assert len(execute(ann, "SELECT id FROM sky.Star")) == 20
             with limited(site, "ann", rows=5):
                 refused(ann, "SELECT id FROM sky.Star")
 
@@ -513,7 +513,7 @@ def test_places_are_free_after_whatever_ends(site: Site) -> None:
     ends: list[Callable[[pymysql.connections.Connection], object]] = [
         lambda it: refuse_quietly(it, "SELECT nosuch FROM sky.Star"),
         lambda it: refuse_quietly(it, "SELEC"),
-        lambda it: ask(it, "SELECT 1"),
+        lambda it: execute(it, "SELECT 1"),
         lambda it: it._sock.close(),  # noqa: SLF001
     ]
     for end in ends:
@@ -524,4 +524,4 @@ def test_places_are_free_after_whatever_ends(site: Site) -> None:
 
 def refuse_quietly(connection: pymysql.connections.Connection, statement: str) -> None:
     with pytest.raises(pymysql.err.MySQLError):
-        ask(connection, statement)
+        execute(connection, statement)

@@ -411,7 +411,7 @@ impl Authenticator {
         {
             return Ok(Some(self.admit(list, user)));
         }
-        let _waiting = Waiting::begin(&self.waiting, peer.host())?;
+        let _waiting = LoginTurn::begin(&self.waiting, peer.host())?;
         let Ok(_one) = self.verifying.acquire().await else {
             return Ok(None);
         };
@@ -438,12 +438,12 @@ impl Authenticator {
 }
 
 /// A password that waits to be verified, or is.
-struct Waiting<'a> {
+struct LoginTurn<'a> {
     by_host: &'a Mutex<HashMap<String, usize>>,
     host: String,
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> LoginTurn<'a> {
     fn begin(
         by_host: &'a Mutex<HashMap<String, usize>>,
         host: String,
@@ -460,7 +460,7 @@ impl<'a> Waiting<'a> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for LoginTurn<'_> {
     fn drop(&mut self) {
         let mut waiting = lock(self.by_host);
         if let Some(of_host) = waiting.get_mut(&self.host) {

@@ -155,12 +155,12 @@ impl Requests {
 
 /// Something that a user takes until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct TakenShare {
     usage: Arc<Usage>,
     limit: Limit,
 }
 
-impl Drop for Taken {
+impl Drop for TakenShare {
     fn drop(&mut self) {
         if let Some(counter) = self.usage.counter(self.limit) {
             counter.fetch_sub(1, Ordering::AcqRel);
@@ -184,7 +184,7 @@ impl Usage {
         }
     }
 
-    fn take(self: &Arc<Self>, limit: Limit, remedy: &str) -> Result<Taken, ClientError> {
+    fn take(self: &Arc<Self>, limit: Limit, remedy: &str) -> Result<TakenShare, ClientError> {
         let most = self.limit(limit).unwrap_or(u64::MAX);
         let more = |counter: &AtomicU64| {
             counter.fetch_update(Ordering::AcqRel, Ordering::Acquire, |taken| {
@@ -193,7 +193,7 @@ impl Usage {
         };
         match self.counter(limit).map(more) {
             Some(Err(taken)) => Err(reached(limit, taken, most, remedy)),
-            _ => Ok(Taken {
+            _ => Ok(TakenShare {
                 usage: Arc::clone(self),
                 limit,
             }),
@@ -204,7 +204,7 @@ impl Usage {
     ///
     /// # Errors
     /// The limit is reached.
-    pub(crate) fn connection(self: &Arc<Self>) -> Result<Taken, ClientError> {
+    pub(crate) fn connection(self: &Arc<Self>) -> Result<TakenShare, ClientError> {
         self.take(Limit::Connections, "close one of them")
     }
 
@@ -212,7 +212,7 @@ impl Usage {
     ///
     /// # Errors
     /// The limit is reached.
-    pub(crate) fn query(self: &Arc<Self>) -> Result<Taken, ClientError> {
+    pub(crate) fn query(self: &Arc<Self>) -> Result<TakenShare, ClientError> {
         self.check_time()?;
         self.take(
             Limit::Queries,
@@ -224,7 +224,7 @@ impl Usage {
     ///
     /// # Errors
     /// The limit is reached.
-    pub(crate) fn interactive(self: &Arc<Self>) -> Result<Taken, ClientError> {
+    pub(crate) fn interactive(self: &Arc<Self>) -> Result<TakenShare, ClientError> {
         self.take(
             Limit::Interactive,
             "wait until one of them has ended, or end one (SHOW PROCESSLIST, KILL)",
@@ -235,7 +235,7 @@ impl Usage {
     ///
     /// # Errors
     /// The limit is reached.
-    fn scan(self: &Arc<Self>) -> Result<Taken, ClientError> {
+    fn scan(self: &Arc<Self>) -> Result<TakenShare, ClientError> {
         self.take(
             Limit::Scans,
             "wait until one of them has ended, end one (SHOW PROCESSLIST, KILL), put SUBMIT before this one, or restrict it to a small part of the sky",
@@ -367,7 +367,7 @@ mod tests {
         let _third = usage.query().unwrap();
         assert!(usage.query().is_err());
         // No limit, no error; the use is known all the same.
-        let many: Vec<Taken> = (0..100).map(|_| usage.connection().unwrap()).collect();
+        let many: Vec<TakenShare> = (0..100).map(|_| usage.connection().unwrap()).collect();
         let infos = usage.infos();
         assert_eq!((infos[0].most, infos[0].used), (None, Some(100)));
         assert_eq!((infos[1].most, infos[1].used), (Some(2), Some(2)));

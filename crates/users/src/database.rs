@@ -135,13 +135,13 @@ pub(crate) fn failed(path: &Path) -> impl Fn(sqlx::Error) -> UsersError {
 }
 
 /// Opens the file, which is made if it is not there.
-pub(crate) async fn open(path: &Path) -> Result<Opened> {
+pub(crate) async fn open(path: &Path) -> Result<UsersFile> {
     private_file::make(path)?;
     connect(path, false).await
 }
 
 /// Opens the file to change a user, who cannot be there if it is not.
-pub(crate) async fn open_existing(path: &Path, name: &str) -> Result<Opened> {
+pub(crate) async fn open_existing(path: &Path, name: &str) -> Result<UsersFile> {
     match path.try_exists() {
         Ok(false) => Err(UsersError::NoUser {
             name: name.to_owned(),
@@ -151,14 +151,14 @@ pub(crate) async fn open_existing(path: &Path, name: &str) -> Result<Opened> {
 }
 
 /// A connection to the file.
-pub(crate) struct Opened {
+pub(crate) struct UsersFile {
     pub connection: SqliteConnection,
     pub path: std::path::PathBuf,
     /// The version of the file, which is only older than this program's where it is not opened to change it.
     pub version: i64,
 }
 
-pub(crate) async fn connect(path: &Path, read_only: bool) -> Result<Opened> {
+pub(crate) async fn connect(path: &Path, read_only: bool) -> Result<UsersFile> {
     let options = SqliteConnectOptions::new()
         .filename(path)
         .read_only(read_only)
@@ -185,7 +185,7 @@ pub(crate) async fn connect(path: &Path, read_only: bool) -> Result<Opened> {
     if version < VERSION && !read_only {
         migrate(&mut connection).await.map_err(failed(path))?;
     }
-    Ok(Opened {
+    Ok(UsersFile {
         connection,
         path: path.to_owned(),
         version: if read_only { version } else { VERSION },
@@ -215,7 +215,7 @@ async fn migrate(connection: &mut SqliteConnection) -> std::result::Result<(), s
 }
 
 pub(crate) async fn add(
-    opened: &mut Opened,
+    opened: &mut UsersFile,
     name: &str,
     secret: Option<&Secret>,
     is_admin: bool,
@@ -273,7 +273,7 @@ fn of_user(name: &str, changed: u64) -> Result<()> {
 }
 
 pub(crate) async fn set_password(
-    opened: &mut Opened,
+    opened: &mut UsersFile,
     name: &str,
     secret: Option<&Secret>,
 ) -> Result<()> {
@@ -287,7 +287,7 @@ pub(crate) async fn set_password(
     of_user(name, changed.rows_affected())
 }
 
-pub(crate) async fn remove(opened: &mut Opened, name: &str) -> Result<()> {
+pub(crate) async fn remove(opened: &mut UsersFile, name: &str) -> Result<()> {
     let path = opened.path.clone();
     let mut change = change(&mut opened.connection, &path, name).await?;
     for removed in [
@@ -306,7 +306,7 @@ pub(crate) async fn remove(opened: &mut Opened, name: &str) -> Result<()> {
 }
 
 pub(crate) async fn set_limits(
-    opened: &mut Opened,
+    opened: &mut UsersFile,
     name: Option<&str>,
     limits: &[(Limit, Option<u64>)],
 ) -> Result<()> {
@@ -388,7 +388,7 @@ pub(crate) async fn change_grantee<'a>(
     Ok(change)
 }
 
-pub(crate) async fn grant(opened: &mut Opened, grantee: &str, grants: &[Grant]) -> Result<()> {
+pub(crate) async fn grant(opened: &mut UsersFile, grantee: &str, grants: &[Grant]) -> Result<()> {
     let path = opened.path.clone();
     let mut change = change_grantee(&mut opened.connection, &path, grantee).await?;
     for grant in grants {
@@ -405,7 +405,7 @@ pub(crate) async fn grant(opened: &mut Opened, grantee: &str, grants: &[Grant]) 
 }
 
 /// Takes grants back; that of a table takes those of its columns along.
-pub(crate) async fn revoke(opened: &mut Opened, grantee: &str, grants: &[Grant]) -> Result<()> {
+pub(crate) async fn revoke(opened: &mut UsersFile, grantee: &str, grants: &[Grant]) -> Result<()> {
     let path = opened.path.clone();
     let mut change = change_grantee(&mut opened.connection, &path, grantee).await?;
     for grant in grants {
@@ -433,7 +433,7 @@ pub(crate) async fn revoke(opened: &mut Opened, grantee: &str, grants: &[Grant])
 }
 
 pub(crate) async fn add_token(
-    opened: &mut Opened,
+    opened: &mut UsersFile,
     name: &str,
     token: &Token,
     created: i64,
@@ -457,7 +457,7 @@ pub(crate) async fn add_token(
     change.commit().await.map_err(failed(&path))
 }
 
-pub(crate) async fn remove_tokens(opened: &mut Opened, name: &str) -> Result<u64> {
+pub(crate) async fn remove_tokens(opened: &mut UsersFile, name: &str) -> Result<u64> {
     let path = opened.path.clone();
     let mut change = change(&mut opened.connection, &path, name).await?;
     let removed = sqlx::query("DELETE FROM tokens WHERE user = ?")

@@ -6,7 +6,7 @@ use sqlx::Connection;
 
 use catalog::{Rights, fold_name};
 
-use crate::database::{Opened, Result, change, check_is_free, failed};
+use crate::database::{UsersFile, Result, change, check_is_free, failed};
 use crate::{Grant, Limit, Limits, UsersError};
 
 /// A group of users. It shares the space of names with users.
@@ -103,7 +103,7 @@ impl Group {
 }
 
 pub(crate) async fn create(
-    opened: &mut Opened,
+    opened: &mut UsersFile,
     name: &str,
     has_database: bool,
     created: i64,
@@ -123,7 +123,7 @@ pub(crate) async fn create(
     change.commit().await.map_err(failed(&path))
 }
 
-pub(crate) async fn remove(opened: &mut Opened, name: &str) -> Result<()> {
+pub(crate) async fn remove(opened: &mut UsersFile, name: &str) -> Result<()> {
     let path = opened.path.clone();
     let begun = opened.connection.begin_with("BEGIN IMMEDIATE").await;
     let mut change = begun.map_err(failed(&path))?;
@@ -148,7 +148,7 @@ pub(crate) async fn remove(opened: &mut Opened, name: &str) -> Result<()> {
 }
 
 /// Gives a group a database, or takes it away.
-pub(crate) async fn set_database(opened: &mut Opened, name: &str, has_it: bool) -> Result<()> {
+pub(crate) async fn set_database(opened: &mut UsersFile, name: &str, has_it: bool) -> Result<()> {
     let changed = sqlx::query("UPDATE groups SET has_database = ? WHERE name = ?")
         .bind(has_it)
         .bind(name)
@@ -170,7 +170,7 @@ fn of_group(name: &str, changed: u64) -> Result<()> {
 
 /// Takes users into groups, and out of them: all, or none if one of the names is nobody's.
 pub(crate) async fn change_members(
-    opened: &mut Opened,
+    opened: &mut UsersFile,
     groups: &[String],
     users: &[String],
     belong: bool,

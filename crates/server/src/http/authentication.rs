@@ -26,7 +26,7 @@ use super::problem::Problem;
 use super::state::HttpState;
 use super::tap::FORWARDED_SCHEME;
 use super::unread_body::close_after_unread_body;
-use super::{AllowedHosts, ClientAddress, Encrypted, browser_login};
+use super::{AllowedHosts, ClientAddress, Encryption, browser_login};
 use crate::ClientError;
 use crate::audit::AuditEntry;
 use crate::authenticator::{Authenticator, LoginPolicy, Principal};
@@ -217,7 +217,7 @@ impl RequestContext {
         request: &Request,
     ) -> Result<Self, Problem> {
         let peer = peer_of(request);
-        let is_clear = request.extensions().get() != Some(&Encrypted(true));
+        let is_clear = request.extensions().get() != Some(&Encryption(true));
         let takes_secrets = !is_clear || authenticator.may_log_in_clear(peer);
         let sends_secret = logs_in(request)
             || request.headers().contains_key(header::AUTHORIZATION)

@@ -24,7 +24,7 @@ use super::packets::{
 };
 use super::prepared::PreparedStatements;
 use super::responses::{Status, changed, end_of_rows, err, ok};
-use super::wire::{Malformed, Reader};
+use super::wire::{MalformedPacket, Reader};
 use crate::audit;
 use crate::authenticator::{LoginPolicy, Principal};
 use crate::connection_slots::{ConnectionSlot, LimitReached};
@@ -33,7 +33,7 @@ use crate::metrics::Protocol;
 use crate::own_tables::warning;
 use crate::process_list::ConnectionGuard;
 use crate::tls::Tls;
-use crate::usage::Taken;
+use crate::usage::TakenShare;
 use crate::{ClientError, Shared};
 
 /// How long the handshake may take.
@@ -76,7 +76,7 @@ pub(crate) struct Client {
     /// What the server tells of itself to whoever may know all.
     pub(super) server_info: Option<Arc<dyn ServerInfo>>,
     /// The place among the user's connections.
-    pub(super) taken: Option<Taken>,
+    pub(super) taken: Option<TakenShare>,
     /// Whether nobody between can read what the client sends.
     pub(super) is_private: bool,
     pub(super) guard: ConnectionGuard,
@@ -458,7 +458,7 @@ impl Client {
         command: u8,
         reader: &mut Reader<'_>,
     ) -> Result<(), ClientError> {
-        let malformed = |_: Malformed| ClientError::malformed("it ends too early");
+        let malformed = |_: MalformedPacket| ClientError::malformed("it ends too early");
         match command {
             commands::PING => Ok(()),
             commands::INIT_DB => {

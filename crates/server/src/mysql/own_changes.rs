@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use catalog::{Column, ColumnType, LoadId, TableSpec, fold_name};
 use sql::ErrorCode;
-use sql::mysql::{Assigned, ColumnChange, TablePartition, TargetTable};
+use sql::mysql::{ColumnAssignment, ColumnChange, TablePartition, TargetTable};
 
 use super::connection::Client;
 use super::own_updates::{Update, stored, unqualified};
@@ -25,7 +25,7 @@ pub(super) enum TableChange {
     /// Rows get other values.
     Update {
         alias: Option<String>,
-        assigned: Vec<Assigned>,
+        assigned: Vec<ColumnAssignment>,
         condition: Option<String>,
         /// Whether rows count that have the values already.
         counts_matched: bool,
@@ -64,7 +64,7 @@ struct State {
 
 /// A change of a table that is there.
 #[derive(Debug)]
-struct Rewriting {
+struct TableRewrite {
     table: OwnTable,
     change: TableChange,
     /// What the query runs with.
@@ -106,7 +106,7 @@ impl Client {
         let turn = self.shared.table_turns.of(&fold_name(&table.shown()));
         let _turn = watch.during(&mut self.incoming, turn.lock()).await?;
         for _ in 0..ATTEMPTS {
-            let rewriting = Rewriting {
+            let rewriting = TableRewrite {
                 template: self.filling(table.clone(), RowSource::NONE, Filling::New(None)),
                 table: table.clone(),
                 change: change.clone(),
@@ -124,7 +124,7 @@ impl Client {
     }
 }
 
-impl Rewriting {
+impl TableRewrite {
     /// Executes the change. Returns the number of rows that it concerns; `None` if others have changed the table meanwhile.
     async fn run(self) -> Result<Option<u64>, ClientError> {
         let State {
@@ -273,7 +273,7 @@ impl NewTable {
 }
 
 /// A column of a table that is altered: as it is to be, the expression of its values, and the name that it had.
-type Altered = (Column, String, Option<String>);
+type ChangedColumn = (Column, String, Option<String>);
 
 /// The query of an ALTER TABLE, and the columns that there are then.
 fn altered(
@@ -281,7 +281,7 @@ fn altered(
     from: &str,
     changes: &[ColumnChange],
 ) -> Result<NewTable, ClientError> {
-    let mut columns: Vec<Altered> = { spec.columns.iter() }
+    let mut columns: Vec<ChangedColumn> = { spec.columns.iter() }
         .map(|column| {
             (
                 column.clone(),
@@ -290,7 +290,7 @@ fn altered(
             )
         })
         .collect();
-    let find = |columns: &[Altered], name: &str| {
+    let find = |columns: &[ChangedColumn], name: &str| {
         { columns.iter() }.position(|(it, ..)| fold_name(&it.name) == fold_name(name))
     };
     for change in changes {

@@ -13,7 +13,7 @@ use crate::ClientError;
 use crate::own_tables::{ATTEMPTS, Change, Filling, OwnTable, RowSource, of_load, quoted};
 
 /// A table that gets another name.
-struct Renaming {
+struct TableRename {
     from: OwnTable,
     /// What the load of the new table is like.
     template: Change,
@@ -39,7 +39,7 @@ impl Client {
             if to.is_there().await? {
                 return Err(to.exists().into());
             }
-            let renaming = Renaming {
+            let renaming = TableRename {
                 from: from.clone(),
                 template: self.filling(to.clone(), RowSource::NONE, Filling::New(None)),
             };
@@ -55,7 +55,7 @@ impl Client {
     }
 }
 
-impl Renaming {
+impl TableRename {
     /// Renames the table, unless others have changed it meanwhile.
     async fn run(self) -> Result<bool, ClientError> {
         let found = self.from.find().await?;

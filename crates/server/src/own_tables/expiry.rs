@@ -188,7 +188,7 @@ pub(crate) async fn remove_expired_tables(
 }
 
 /// What has to change before anything is to be done.
-struct Seen {
+struct SweepState {
     catalog: CatalogState,
     users: ::users::UsersState,
     /// When the next table expires, or its owner is to be warned.
@@ -198,7 +198,7 @@ struct Seen {
 struct Sweeper {
     archive: Arc<Archive>,
     authenticator: Arc<Authenticator>,
-    seen: Option<Seen>,
+    seen: Option<SweepState>,
     /// Problems that were told of.
     problems: HashSet<String>,
 }
@@ -220,7 +220,7 @@ impl Sweeper {
         }
         match self.sweep_users().await {
             Ok(next) => {
-                self.seen = Some(Seen {
+                self.seen = Some(SweepState {
                     catalog,
                     users,
                     next,

@@ -10,7 +10,7 @@ use sql::Interrupt;
 use sql::mysql::TablePartition;
 
 use super::groups::{MOST_ROWS, Stored};
-use super::layout::Typed;
+use super::layout::TypedColumn;
 use super::rows::{write_no_rows, write_stored};
 use super::{
     ATTEMPTS, Change, Filling, Layout, ROWS, RowSource, names_of, of_file, of_load, quoted,
@@ -143,7 +143,7 @@ impl Change {
     ) -> Result<Vec<Layout>, ClientError> {
         match partition {
             Some(partition) => {
-                let columns: Vec<Typed> = fields.iter().map(Typed::of_field).collect();
+                let columns: Vec<TypedColumn> = fields.iter().map(TypedColumn::of_field).collect();
                 Ok(vec![self.layout_said(partition, &columns).await?])
             }
             None => self.layouts_of_rows(fields).await,
@@ -158,7 +158,7 @@ impl Change {
     ) -> Result<Layout, ClientError> {
         match partition {
             Some(partition) => {
-                let columns: Vec<Typed> = columns.iter().map(Typed::of_column).collect();
+                let columns: Vec<TypedColumn> = columns.iter().map(TypedColumn::of_column).collect();
                 self.layout_said(partition, &columns).await
             }
             None => Ok(Layout::whole(&names_of(columns))),

@@ -460,7 +460,7 @@ impl Change {
         }
         let progress = Arc::new(Progress::default());
         // Whoever gives the statement up ends the load, which then leaves nothing.
-        let _guard = Cancelling(Arc::clone(&progress));
+        let _guard = CancelOnDrop(Arc::clone(&progress));
         // What is read and shown is the whole catalog, whatever the user sees of it.
         let catalog = self
             .table
@@ -527,9 +527,9 @@ fn not_own(user: &User, table: &str) -> ClientError {
 }
 
 /// Cancels a load when it is dropped.
-struct Cancelling(Arc<Progress>);
+struct CancelOnDrop(Arc<Progress>);
 
-impl Drop for Cancelling {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.cancel();
     }
