@@ -466,7 +466,7 @@ def test_nobody_is_limited_without_users(meridian: Meridian, tmp_path: Path) -> 
     assert done.returncode != 0 and "there are no users yet" in done.stderr
     with serving(meridian, data) as server, server.connect() as connection:
         assert execute(connection, "SHOW LIMITS") == []
-        assert json.loads(Site(meridian, data, server).http("me", None)[1]) == {"user": None, "admin": True, "groups": [], "limits": [], "tables": [], "warnings": []}
+        assert json.loads(Site(meridian, data, server).http("me", None)[1]) == {"user": None, "admin": True, "groups": [], "limits": [], "databases": [], "tables": [], "warnings": []}
 
 
 # What versions from 4 on have other than those before.

@@ -71,7 +71,7 @@ pub use session::{
     Session, SessionOptions, TABLE, UCD, UNIT, UTYPE, XTYPE, analyzer_rules, create_view,
     drop_view, physical_rules, runtime, too_many_bytes, too_many_rows, views_of,
 };
-pub use show::{STORED, granted, stored_bytes};
+pub use show::{granted, stored_bytes};
 pub use shown::ShownTable;
 pub use stored_part::StoredPart;
 pub use stored_rows::{RowStream, StoredRows};

@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 use users::{Grant, Limit, Limits, PUBLIC, User, Users, is_public};
 
 use self::grant_names::GrantName;
-use self::groups::GroupCommand;
+use self::groups::{GroupCommand, taken_database};
 use crate::console::{remark, tell};
 use crate::failure::Failure;
 
@@ -151,6 +151,9 @@ pub struct LimitArguments {
     /// Bytes of the tables in the user's own database, as in 20GB.
     #[arg(long, value_name = "SIZE", value_parser = stored_size)]
     stored: Option<LimitValue>,
+    /// Bytes of the tables in the database of the group, as in 500GB; with --everybody, of each group that has no such limit of its own.
+    #[arg(long, value_name = "SIZE", value_parser = stored_size)]
+    group_stored: Option<LimitValue>,
     /// Seconds of processor time in a day of UTC.
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     cpu: Option<LimitValue>,
@@ -210,6 +213,7 @@ impl LimitArguments {
             (Limit::Rows, self.rows),
             (Limit::Requests, self.requests),
             (Limit::Stored, self.stored),
+            (Limit::GroupStored, self.group_stored),
             (Limit::Cpu, self.cpu),
             (Limit::Bytes, self.bytes),
             (Limit::Upload, self.upload),
@@ -279,12 +283,7 @@ pub fn run(command: UserCommand) -> Result<(), Failure> {
     match &command {
         UserCommand::Add(it) => {
             let name = &it.password.user.name;
-            let taken = runtime.block_on(catalog.database(name))?;
-            let alerts = alerts::list(data)?.into_iter();
-            let taken = taken.map(|taken| taken.name).or_else(|| {
-                let folded = catalog::fold_name(name);
-                { alerts }.find(|database| catalog::fold_name(database) == folded)
-            });
+            let taken = taken_database(&runtime, &catalog, name)?;
             if let Some(taken) = taken.filter(|_| !it.own_database) {
                 return Err(Failure::new(format!(
                     "there is a database {taken} already, and a user of the name could change its tables: choose another name, or give --own-database"
@@ -318,7 +317,7 @@ pub fn run(command: UserCommand) -> Result<(), Failure> {
             runtime.block_on(it.change(&users, false))?;
             show(&runtime, &users, &it.user.name)
         }
-        UserCommand::Group(it) => groups::run(&runtime, &users, it),
+        UserCommand::Group(it) => groups::run(&runtime, &users, &catalog, it),
         UserCommand::Token(it) => token(&runtime, &users, it),
         UserCommand::Limit(it) => limit(&runtime, &users, it),
         UserCommand::List(it) => list(&runtime, &users, it.format),

@@ -29,6 +29,15 @@ impl QueryFilter {
 }
 
 impl QueryService {
+    /// What is known of the queries that were submitted to run without a connection, and wait or run.
+    pub fn submitted(&self) -> Vec<QueryInfo> {
+        let places = self.places();
+        let queries = self.registry().all().into_iter();
+        let infos = queries.filter(|query| !query.state().is_final());
+        let infos = infos.map(|query| query.info(places.get(&query.id).copied()));
+        infos.filter(|query| query.is_async).collect()
+    }
+
     /// The newest queries that a filter selects, the newest first; at most `limit`.
     pub fn list(&self, filter: &QueryFilter, limit: usize) -> Vec<QueryInfo> {
         let places = self.places();

@@ -496,15 +496,6 @@ impl QueryService {
         self.registry.infos(|id| places.get(&id).copied())
     }
 
-    /// What is known of the queries that were submitted to run without a connection, and wait or run.
-    pub fn submitted(&self) -> Vec<QueryInfo> {
-        let places = self.places();
-        let queries = self.registry.all().into_iter();
-        let infos = queries.filter(|query| !query.state().is_final());
-        let infos = infos.map(|query| query.info(places.get(&query.id).copied()));
-        infos.filter(|query| query.is_async).collect()
-    }
-
     /// The places of the queries that wait, from 1 on.
     pub(crate) fn places(&self) -> HashMap<u64, u64> {
         let mut places: HashMap<u64, u64> = lock(&self.queue).iter().copied().zip(1..).collect();

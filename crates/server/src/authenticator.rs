@@ -200,10 +200,11 @@ impl Authenticator {
         *lock(&self.expiring) = tables;
     }
 
-    /// Tables of a user that expire soon, each with its time.
-    pub(crate) fn expiring_of(&self, user: &str) -> Vec<(String, String)> {
+    /// Tables of a user, and of the user's groups, that expire soon, each with its time.
+    pub(crate) fn expiring_of(&self, user: &User) -> Vec<(String, String)> {
         let expiring = lock(&self.expiring);
-        expiring.get(&fold_name(user)).cloned().unwrap_or_default()
+        let of = |database: &str| expiring.get(&fold_name(database)).cloned();
+        user.own_databases().filter_map(of).flatten().collect()
     }
 
     /// Writes into the audit log that a table of a user's was removed.

@@ -52,6 +52,10 @@ impl ServerInfo for LiveServerInfo {
     fn groups(&self) -> Vec<String> {
         Vec::new()
     }
+
+    fn own_databases(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// The same as a user sees it: the own connections, unless the user is an administrator, and the own limits.
@@ -80,16 +84,28 @@ impl ServerInfo for OwnServerInfo {
 
     fn limits(&self) -> Vec<LimitInfo> {
         let mut limits = self.usage.infos();
-        let submitted = limits
-            .iter_mut()
-            .find(|limit| limit.name == Limit::Submitted.name());
-        if let Some(submitted) = submitted {
-            submitted.used = Some(self.queries.num_submitted_by(&self.user.name));
+        for limit in &mut limits {
+            if limit.name == Limit::Submitted.name() {
+                limit.used = Some(self.queries.num_submitted_by(&self.user.name));
+            } else if limit.name == Limit::Stored.name() {
+                limit.stored_in = Some(self.user.name.clone());
+            }
         }
+        limits.extend(self.user.group_databases.iter().map(|database| LimitInfo {
+            name: Limit::GroupStored.name(),
+            most: database.limits.stored,
+            used: None,
+            stored_in: Some(database.name.clone()),
+            meaning: database.meaning().into(),
+        }));
         limits
     }
 
     fn groups(&self) -> Vec<String> {
         self.user.groups.clone()
+    }
+
+    fn own_databases(&self) -> Vec<String> {
+        self.user.own_databases().map(str::to_owned).collect()
     }
 }

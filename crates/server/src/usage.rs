@@ -300,9 +300,11 @@ impl Usage {
                 Limit::Cpu => Some(self.time.used().as_secs()),
                 limit => { self.counter(limit) }.map(|it| it.load(Ordering::Acquire)),
             },
-            meaning: limit.meaning(),
+            stored_in: None,
+            meaning: limit.meaning().into(),
         };
-        Limit::ALL.map(info).into()
+        let of_users = Limit::ALL.into_iter().filter(|limit| !limit.is_of_groups());
+        of_users.map(info).collect()
     }
 }
 
@@ -322,10 +324,13 @@ impl ClassPlaces for UserPlaces {
 
 /// The error of a limit that is reached.
 pub(crate) fn reached(limit: Limit, used: u64, most: u64, remedy: &str) -> ClientError {
-    let sentence = format!(
-        "you have {used} of {most} {}: {remedy}; SHOW LIMITS tells all limits",
-        limit.meaning()
-    );
+    limit_reached(limit.meaning(), used, most, remedy)
+}
+
+/// The same of a limit with this meaning.
+pub(crate) fn limit_reached(meaning: &str, used: u64, most: u64, remedy: &str) -> ClientError {
+    let sentence =
+        format!("you have {used} of {most} {meaning}: {remedy}; SHOW LIMITS tells all limits");
     ClientError::new(ErrorCode::LIMIT_REACHED, sentence).retried_after(RETRY)
 }
 

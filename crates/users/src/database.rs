@@ -17,7 +17,9 @@ use crate::{Limit, PUBLIC, UsersError, private_file};
 pub(crate) const WITH_GROUPS: i64 = 4;
 /// The version in which releases of rows came.
 pub(crate) const WITH_RELEASES: i64 = 5;
-const VERSION: i64 = WITH_RELEASES;
+/// The version in which groups' databases came.
+pub(crate) const WITH_GROUP_DATABASES: i64 = 6;
+const VERSION: i64 = WITH_GROUP_DATABASES;
 /// The name under which the limits and the grants of everybody are stored.
 pub(crate) const EVERYBODY: &str = "";
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -115,6 +117,12 @@ CREATE TABLE unreleased (
 PRAGMA user_version = 5;
 ";
 
+/// What version 6 has more: which groups have a database.
+const GROUP_DATABASES: &str = "
+ALTER TABLE groups ADD COLUMN has_database INTEGER NOT NULL DEFAULT 0;
+PRAGMA user_version = 6;
+";
+
 pub(crate) type Result<T> = std::result::Result<T, UsersError>;
 
 /// Carries the file's path into an error of SQLite's.
@@ -197,6 +205,7 @@ async fn migrate(connection: &mut SqliteConnection) -> std::result::Result<(), s
         (3, PUBLIC_GRANTS),
         (WITH_GROUPS, GROUPS),
         (WITH_RELEASES, RELEASES),
+        (WITH_GROUP_DATABASES, GROUP_DATABASES),
     ] {
         if version < made {
             sqlx::raw_sql(tables).execute(&mut *change).await?;
@@ -307,6 +316,19 @@ pub(crate) async fn set_limits(
         None => { opened.connection.begin_with("BEGIN IMMEDIATE").await }.map_err(failed(&path))?,
     };
     let user = name.unwrap_or(EVERYBODY);
+    if let Some((limit, _)) = limits.iter().find(|(limit, _)| limit.is_of_groups()) {
+        let users: i64 = sqlx::query_scalar("SELECT count(*) FROM users WHERE name = ?")
+            .bind(user)
+            .fetch_one(&mut *change)
+            .await
+            .map_err(failed(&path))?;
+        if users > 0 {
+            return Err(UsersError::LimitOfGroups {
+                limit: *limit,
+                name: user.to_owned(),
+            });
+        }
+    }
     for (limit, value) in limits {
         let changed = match value {
             Some(value) => {
@@ -464,6 +486,16 @@ pub(crate) async fn make_former(path: &Path, version: usize) {
         (
             PUBLIC_GRANTS,
             "INSERT INTO public_grants VALUES ('open', 't');",
+        ),
+        (
+            GROUPS,
+            "INSERT INTO groups VALUES ('former', 'former', 5);
+             INSERT INTO members VALUES ('former', 'ann');
+             INSERT INTO grants VALUES ('former', 'wide', '', '');",
+        ),
+        (
+            RELEASES,
+            "INSERT INTO releases VALUES ('sky', 't', 'x < 1');",
         ),
     ];
     for (schema, rows) in made.into_iter().take(version) {

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::Limit;
+
 /// Why an operation on the users failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -78,6 +80,16 @@ pub enum UsersError {
     #[error("there is no group {name}: `meridian user group list` tells those that there are")]
     NoGroup {
         /// The name that was given.
+        name: String,
+    },
+    /// The limit is one of groups, and the name a user's.
+    #[error(
+        "the limit {limit} is one of groups, and {name} is a user: give it a group, or with --everybody all groups that have none of their own"
+    )]
+    LimitOfGroups {
+        /// The limit.
+        limit: Limit,
+        /// The user.
         name: String,
     },
     /// The user does not belong to the group.

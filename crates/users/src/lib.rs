@@ -28,12 +28,12 @@ use change_count::ChangeCount;
 pub use daily::DailyUsage;
 pub use error::UsersError;
 pub use grant::Grant;
-pub use group::Group;
+pub use group::{DatabaseLimits, Group, GroupDatabase};
 pub use limits::{Limit, Limits};
 pub use release::Release;
 pub use secret::{NO_USER, Scramble, Token, fingerprint, verify_password};
 pub use session_store::SessionStore;
-pub use user::{ANONYMOUS, PUBLIC, User, UserList, is_public};
+pub use user::{ANONYMOUS, DatabaseOwner, PUBLIC, User, UserList, is_public};
 
 const FILE_NAME: &str = "users.sqlite";
 
@@ -120,17 +120,32 @@ impl Users {
         database::remove(&mut connection, name).await
     }
 
-    /// Makes a group, to which nobody belongs yet.
+    /// Makes a group, to which nobody belongs yet. With a database its members change the tables of the database of its name: whether there
+    /// is another's of that name is for the caller to know.
     ///
     /// # Errors
     /// There is a user or a group of the name, or it cannot be used; or there are no users.
-    pub async fn create_group(&self, name: &str) -> Result<(), UsersError> {
+    pub async fn create_group(&self, name: &str, has_database: bool) -> Result<(), UsersError> {
         user::check_name(name)?;
         if !self.path.exists() {
             return Err(UsersError::Nobody);
         }
         let mut connection = database::open_existing(&self.path, name).await?;
-        group::create(&mut connection, name, now()).await
+        group::create(&mut connection, name, has_database, now()).await
+    }
+
+    /// Gives a group a database, or takes it away, which leaves its tables. Whether there is another's of that name is for the caller to
+    /// know.
+    ///
+    /// # Errors
+    /// There is no such group.
+    pub async fn set_group_database(&self, name: &str, has_it: bool) -> Result<(), UsersError> {
+        if !self.path.exists() {
+            let name = name.to_owned();
+            return Err(UsersError::NoGroup { name });
+        }
+        let mut connection = database::open_existing(&self.path, name).await?;
+        group::set_database(&mut connection, name, has_it).await
     }
 
     /// Removes a group with its grants and limits. Its members stay users.
@@ -218,7 +233,7 @@ impl Users {
     /// Sets limits of a user or of each member of a group, or of everybody who has none of their own; `None` takes one away.
     ///
     /// # Errors
-    /// There is no such user or group, or there are no users.
+    /// There is no such user or group, or there are no users; or a limit is one of groups, and the name a user's.
     pub async fn set_limits(
         &self,
         name: Option<&str>,
@@ -393,15 +408,15 @@ mod tests {
     async fn members_have_what_their_groups_have() {
         let directory = tempfile::tempdir().unwrap();
         let users = Users::of(directory.path());
-        let error = users.create_group("team").await.unwrap_err();
+        let error = users.create_group("team", false).await.unwrap_err();
         assert!(matches!(error, UsersError::Nobody), "{error}");
         for name in ["ann", "bob"] {
             users.add(name, None, false).await.unwrap();
         }
-        users.create_group("team").await.unwrap();
-        users.create_group("wide").await.unwrap();
+        users.create_group("team", false).await.unwrap();
+        users.create_group("wide", false).await.unwrap();
         for taken in ["Team", "ANN"] {
-            assert!(users.create_group(taken).await.is_err(), "{taken}");
+            assert!(users.create_group(taken, false).await.is_err(), "{taken}");
         }
         assert!(users.add("TEAM", None, false).await.is_err());
         let names = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
@@ -446,7 +461,7 @@ mod tests {
         assert!(!list.user("bob").unwrap().rights.may_read("sky", "object"));
         assert!(list.groups().all(|group| group.members.is_empty()));
         users.remove_group("team").await.unwrap();
-        users.create_group("team").await.unwrap();
+        users.create_group("team", false).await.unwrap();
         let list = users.list().await.unwrap();
         let team = list.group("team").unwrap();
         assert!(team.grants.is_empty() && team.limits == Limits::default());
@@ -455,7 +470,7 @@ mod tests {
     /// A file as the versions before made them: it is read as it is, and brought up to date by the first change.
     #[tokio::test]
     async fn files_of_former_versions_are_read_and_migrated() {
-        for version in 1..=3 {
+        for version in 1..=5 {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join(FILE_NAME);
             database::make_former(&path, version).await;
@@ -464,13 +479,16 @@ mod tests {
                 let list = users.list().await.unwrap();
                 let rights = &list.user("ann").unwrap().rights;
                 assert!(rights.may_read_all_of("sky") && rights.may_read_whole("deep", "star"));
-                assert_eq!(rights.may_read("open", "t"), version == 3);
-                assert_eq!(list.public().len(), usize::from(version == 3));
+                assert_eq!(rights.may_read("open", "t"), version >= 3);
+                assert_eq!(list.public().len(), usize::from(version >= 3));
+                assert_eq!(rights.may_read("wide", "t"), version >= 4);
+                assert_eq!(list.releases().len(), usize::from(version >= 5));
+                assert!(list.user("ann").unwrap().group_databases.is_empty());
                 let rows = list.user("ann").unwrap().own_limits.get(Limit::Rows);
                 assert_eq!(rows, (version >= 2).then_some(8));
                 // The second time of the newest version.
                 if list.group("team").is_none() {
-                    users.create_group("team").await.unwrap();
+                    users.create_group("team", false).await.unwrap();
                 }
             }
             assert!(users.list().await.unwrap().group("team").is_some());
@@ -490,7 +508,7 @@ mod tests {
         ] {
             users.add(name, None, is_admin).await.unwrap();
         }
-        users.create_group("team").await.unwrap();
+        users.create_group("team", false).await.unwrap();
         let names = |name: &str| vec![name.to_owned()];
         let (team, carl) = (names("team"), names("carl"));
         users.change_members(&team, &carl, true).await.unwrap();

@@ -23,6 +23,8 @@ pub enum Limit {
     Requests,
     /// Bytes of the tables in the user's own database.
     Stored,
+    /// Bytes of the tables in the database of a group: of the group, not of a member.
+    GroupStored,
     /// Seconds of processor time in a day of UTC.
     Cpu,
     /// Bytes of a result, as they are sent.
@@ -35,7 +37,7 @@ pub enum Limit {
 
 impl Limit {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Connections,
         Self::Queries,
         Self::Interactive,
@@ -45,6 +47,7 @@ impl Limit {
         Self::Rows,
         Self::Requests,
         Self::Stored,
+        Self::GroupStored,
         Self::Cpu,
         Self::Bytes,
         Self::Upload,
@@ -63,6 +66,7 @@ impl Limit {
             Self::Rows => "rows",
             Self::Requests => "requests",
             Self::Stored => "stored",
+            Self::GroupStored => "group_stored",
             Self::Cpu => "cpu",
             Self::Bytes => "bytes",
             Self::Upload => "upload",
@@ -102,11 +106,17 @@ impl Limit {
             Self::Rows => "rows of a result",
             Self::Requests => "HTTP requests in a minute",
             Self::Stored => "bytes of the tables in one's own database",
+            Self::GroupStored => "bytes of the tables in the database of a group",
             Self::Cpu => "seconds of processor time in a day (UTC)",
             Self::Bytes => "bytes of a result",
             Self::Upload => "bytes of a file that is sent",
             Self::Lifetime => "days for which a table of one's own is kept",
         }
+    }
+
+    /// Whether it is one of groups, or of everybody for all groups, and none of users.
+    pub fn is_of_groups(self) -> bool {
+        self == Self::GroupStored
     }
 
     /// Whether it counts what is there at a moment, so that there is a present use.

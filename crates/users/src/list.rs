@@ -6,7 +6,9 @@ use std::sync::Arc;
 use catalog::Rights;
 use sqlx::{Connection, Row, SqliteConnection};
 
-use crate::database::{EVERYBODY, Result, WITH_GROUPS, WITH_RELEASES, connect, failed};
+use crate::database::{
+    EVERYBODY, Result, WITH_GROUP_DATABASES, WITH_GROUPS, WITH_RELEASES, connect, failed,
+};
 use crate::{Grant, Group, Limit, Limits, Release, User, UserList, UsersState, now};
 
 /// Grants of users, before there were groups, and of everybody.
@@ -37,7 +39,7 @@ async fn read(reading: &mut SqliteConnection, list: &mut UserList, version: i64)
     let mut users = read_users(reading).await?;
     let mut groups: Vec<Group> = Vec::new();
     if version >= WITH_GROUPS {
-        groups = read_groups(reading).await?;
+        groups = read_groups(reading, version).await?;
     }
     for (grantee, grant) in read_grants(reading, version).await? {
         if grantee == EVERYBODY {
@@ -83,11 +85,15 @@ async fn read(reading: &mut SqliteConnection, list: &mut UserList, version: i64)
             limits.set(limit, value);
         }
     }
+    for group in &mut groups {
+        group.set_database_limits(&list.everybody);
+    }
     for mut user in users {
         let of: Vec<&Group> = { groups.iter() }
             .filter(|group| group.members.contains(&user.name))
             .collect();
         user.groups = of.iter().map(|group| group.name.clone()).collect();
+        user.group_databases = of.iter().filter_map(|group| group.database()).collect();
         user.set_rights(&of, &list.public);
         user.set_releases(&of, &list.releases);
         user.set_limits(&of, &list.everybody);
@@ -123,6 +129,7 @@ async fn read_users(reading: &mut SqliteConnection) -> Read<Vec<User>> {
             is_admin: row.try_get("is_admin")?,
             created: row.try_get("created")?,
             groups: Vec::new(),
+            group_databases: Vec::new(),
             grants: Vec::new(),
             unreleased: Vec::new(),
             releases: Arc::default(),
@@ -135,12 +142,17 @@ async fn read_users(reading: &mut SqliteConnection) -> Read<Vec<User>> {
     Ok(users)
 }
 
-async fn read_groups(reading: &mut SqliteConnection) -> Read<Vec<Group>> {
-    let rows: Vec<(String, i64)> = sqlx::query_as("SELECT name, created FROM groups ORDER BY name")
-        .fetch_all(&mut *reading)
-        .await?;
+async fn read_groups(reading: &mut SqliteConnection, version: i64) -> Read<Vec<Group>> {
+    let statement = match version >= WITH_GROUP_DATABASES {
+        true => "SELECT name, created, has_database FROM groups ORDER BY name",
+        false => "SELECT name, created, 0 FROM groups ORDER BY name",
+    };
+    let rows: Vec<(String, i64, bool)> = sqlx::query_as(statement).fetch_all(&mut *reading).await?;
     let mut groups: Vec<Group> = { rows.into_iter() }
-        .map(|(name, created)| Group::new(name, created))
+        .map(|(name, created, has_database)| Group {
+            has_database,
+            ..Group::new(name, created)
+        })
         .collect();
     let members: Vec<(String, String)> = sqlx::query_as("SELECT of_group, user FROM members")
         .fetch_all(reading)

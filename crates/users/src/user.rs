@@ -6,7 +6,7 @@ use std::sync::Arc;
 use catalog::{Releases, Rights, fold_name};
 
 use crate::secret::Token;
-use crate::{Grant, Group, Limits, Release, UsersError, UsersState, now};
+use crate::{Grant, Group, GroupDatabase, Limit, Limits, Release, UsersError, UsersState, now};
 
 /// The user that whoever gives no name is taken for, if there is one.
 pub const ANONYMOUS: &str = "anonymous";
@@ -31,7 +31,7 @@ const RESERVED: [&str; 6] = [
 ];
 
 /// Somebody who may log in.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
     /// The name.
     pub name: String,
@@ -45,13 +45,15 @@ pub struct User {
     pub created: i64,
     /// The groups to which the user belongs, by name.
     pub groups: Vec<String>,
+    /// The databases of these groups, of those that have one.
+    pub group_databases: Vec<GroupDatabase>,
     /// What was granted, by database and table, to the user alone.
     pub grants: Vec<Grant>,
     /// The databases and tables of which the user sees rows that are not released.
     pub unreleased: Vec<Grant>,
-    /// The tables of which the user sees released rows alone: none for administrators, nor of the user's own database.
+    /// The tables of which the user sees released rows alone: none for administrators, nor of databases of the user's own or of the groups'.
     pub releases: Arc<Releases>,
-    /// What the grants come to, with the user's own database, what the groups may read and what everybody may.
+    /// What the grants come to, with the user's own database and those of the groups, what the groups may read and what everybody may.
     pub rights: Arc<Rights>,
     /// How many tokens are valid.
     pub tokens: usize,
@@ -63,12 +65,32 @@ pub struct User {
 }
 
 impl User {
+    /// The databases whose tables the user changes: the own one, and those of the groups.
+    pub fn own_databases(&self) -> impl Iterator<Item = &str> {
+        let of_groups = self.group_databases.iter().map(|it| it.name.as_str());
+        std::iter::once(self.name.as_str()).chain(of_groups)
+    }
+
+    /// Whether a database is one of [`own_databases`](Self::own_databases).
+    pub fn owns(&self, database: &str) -> bool {
+        let folded = fold_name(database);
+        self.own_databases().any(|own| fold_name(own) == folded)
+    }
+
+    /// The database of a group to which the user belongs, if this is one.
+    pub fn group_database(&self, database: &str) -> Option<&GroupDatabase> {
+        let folded = fold_name(database);
+        { self.group_databases.iter() }.find(|it| fold_name(&it.name) == folded)
+    }
+
     pub(crate) fn set_rights(&mut self, groups: &[&Group], of_everybody: &[Grant]) {
         let mut rights = match self.is_admin {
             true => Rights::All,
             false => Rights::none(),
         };
-        rights.add(&self.name, None);
+        for database in self.own_databases() {
+            rights.add(database, None);
+        }
         let of_groups = groups.iter().flat_map(|group| &group.grants);
         for grant in { self.grants.iter() }.chain(of_groups).chain(of_everybody) {
             grant.add_to(&mut rights);
@@ -78,12 +100,11 @@ impl User {
 
     pub(crate) fn set_releases(&mut self, groups: &[&Group], all: &[Release]) {
         let mut releases = Releases::default();
-        let own = fold_name(&self.name);
         let of_groups = groups.iter().flat_map(|group| &group.unreleased);
         let lifting: Vec<&Grant> = self.unreleased.iter().chain(of_groups).collect();
         for release in all.iter().filter(|_| !self.is_admin) {
             let is_lifted = lifting.iter().any(|grant| release.is_lifted_by(grant));
-            if release.database != own && !is_lifted {
+            if !self.owns(&release.database) && !is_lifted {
                 releases.add(&release.database, &release.table, &release.condition);
             }
         }
@@ -96,6 +117,35 @@ impl User {
             true => self.own_limits,
             false => self.own_limits.or(&of_groups).or(everybody),
         };
+        // It is the group's, whoever fills its database.
+        self.limits.set(Limit::GroupStored, None);
+    }
+}
+
+/// Whose database it is.
+#[derive(Debug, Clone, Copy)]
+pub enum DatabaseOwner<'a> {
+    /// A user's own.
+    User(&'a User),
+    /// That of a group.
+    Group(&'a Group),
+}
+
+impl DatabaseOwner<'_> {
+    /// The owner's name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::User(user) => &user.name,
+            Self::Group(group) => &group.name,
+        }
+    }
+
+    /// For how many days a table in the database is kept; `None` without a limit.
+    pub fn lifetime(&self) -> Option<u64> {
+        match self {
+            Self::User(user) => user.limits.get(Limit::Lifetime),
+            Self::Group(group) => group.of_database.lifetime,
+        }
     }
 }
 
@@ -166,6 +216,17 @@ impl UserList {
     /// The group of this name, in which upper and lower case are told apart.
     pub fn group(&self, name: &str) -> Option<&Group> {
         self.groups.get(name)
+    }
+
+    /// Whose a database is.
+    pub fn owner_of(&self, database: &str) -> Option<DatabaseOwner<'_>> {
+        let folded = fold_name(database);
+        if let Some(user) = self.iter().find(|it| fold_name(&it.name) == folded) {
+            return Some(DatabaseOwner::User(user));
+        }
+        let mut groups = self.groups().filter(|it| it.has_database);
+        let group = groups.find(|it| fold_name(&it.name) == folded);
+        group.map(DatabaseOwner::Group)
     }
 
     /// What was granted to a user, a group or everybody ([`PUBLIC`]); `None` if there is none of the name.

@@ -125,11 +125,12 @@ fn processes(processes: Vec<ProcessInfo>, full: bool) -> Rows {
     Rows::new(&headings, processes.into_iter().map(row).collect())
 }
 
-/// What whoever asks may do, as MySQL writes it: read what was granted, and change the tables of their own database.
+/// What whoever asks may do, as MySQL writes it: read what was granted, and change the tables of databases of their own.
 fn grants(archive: &Archive, connection: &Connection) -> Rows {
     let (user, host) = (&connection.user, &connection.host);
-    let groups = connection.server_info.groups();
-    let granted = granted(archive.catalog().rights(), Some(user.as_str()), &groups);
+    let server = &connection.server_info;
+    let rights = archive.catalog().rights();
+    let granted = granted(rights, &server.own_databases(), &server.groups());
     let row = |what: String| vec![Some(format!("GRANT {what} TO `{user}`@`{host}`"))];
     Rows {
         headings: vec![format!("Grants for {user}@{host}")],
@@ -137,23 +138,22 @@ fn grants(archive: &Archive, connection: &Connection) -> Rows {
     }
 }
 
-/// What a user or a group of these rights may do, as it stands between GRANT and TO, and the groups to which the user belongs. A user's own
-/// database comes before others.
-pub fn granted(rights: &Rights, user: Option<&str>, groups: &[String]) -> Vec<String> {
-    let own = user.map(fold_name);
+/// What a user or a group of these rights may do, as it stands between GRANT and TO, and the groups to which the user belongs. Databases of their
+/// own come before others, in their order.
+pub fn granted(rights: &Rights, own: &[String], groups: &[String]) -> Vec<String> {
+    let own: Vec<String> = own.iter().map(|name| fold_name(name)).collect();
+    let is_own = |database: &String| own.contains(database);
     let mut granted = Vec::new();
     match rights {
         Rights::All => granted.push("SELECT ON *.*".to_owned()),
         Rights::Listed(databases) => {
             granted.push("USAGE ON *.*".to_owned());
+            granted.extend(own.iter().map(|database| {
+                format!("SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP ON `{database}`.*")
+            }));
             for (database, tables) in databases {
                 match tables {
-                    Tables::All if Some(database) == own.as_ref() => granted.insert(
-                        1,
-                        format!(
-                            "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP ON `{database}`.*"
-                        ),
-                    ),
+                    Tables::All if is_own(database) => {}
                     Tables::All => granted.push(format!("SELECT ON `{database}`.*")),
                     Tables::Listed(tables) => {
                         let of = |(table, columns): (&String, &Columns)| {
@@ -185,22 +185,19 @@ async fn limits(archive: &Archive, connection: &Connection) -> Result<Rows, Engi
     let headings = ["Name", "Limit#", "Used#", "Meaning"];
     let mut rows = Vec::new();
     for limit in connection.server_info.limits() {
-        let used = match limit.name {
-            STORED => Some(stored_bytes(archive, &connection.user).await?),
-            _ => limit.used,
+        let used = match &limit.stored_in {
+            Some(database) => Some(stored_bytes(archive, database).await?),
+            None => limit.used,
         };
         rows.push(vec![
             some(limit.name),
             limit.most.map(|most| most.to_string()),
             used.map(|used| used.to_string()),
-            some(limit.meaning),
+            some(&*limit.meaning),
         ]);
     }
     Ok(Rows::new(&headings, rows))
 }
-
-/// The name of the limit of bytes of a user's own tables, whose use the catalog knows.
-pub const STORED: &str = "stored";
 
 /// Bytes of the tables of a database; none if there is no such database.
 ///

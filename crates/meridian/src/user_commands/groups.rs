@@ -1,5 +1,6 @@
 //! `meridian user group`: groups of users, which have grants and limits in common.
 
+use catalog::Catalog;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use tokio::runtime::Runtime;
@@ -13,8 +14,10 @@ use crate::failure::Failure;
 #[derive(Subcommand)]
 pub enum GroupCommand {
     /// Make a group; `meridian user grant` and `meridian user limit` take its name as that of a user.
-    Create(UserArguments),
-    /// Remove a group with its grants and limits; its members stay users.
+    Create(CreateArguments),
+    /// Give a group a database of its name, in which its members make, fill, change and drop tables; or take it away.
+    Database(DatabaseArguments),
+    /// Remove a group with its grants and limits; its members stay users, and the tables of its database stay.
     Remove(UserArguments),
     /// Take users into a group, or out of it; without users, list its members.
     Members(MemberArguments),
@@ -22,6 +25,29 @@ pub enum GroupCommand {
     List(ListArguments),
     /// Show a group with its members and grants.
     Show(UserArguments),
+}
+
+/// A new group.
+#[derive(Args)]
+pub struct CreateArguments {
+    #[command(flatten)]
+    group: UserArguments,
+    /// Give the group a database of its name.
+    #[arg(long)]
+    database: bool,
+}
+
+/// Which group has a database.
+#[derive(Args)]
+pub struct DatabaseArguments {
+    #[command(flatten)]
+    group: UserArguments,
+    /// Let the members have the database of the name that is there already, and change its tables.
+    #[arg(long, conflicts_with = "remove")]
+    existing: bool,
+    /// Take the database away: its tables stay, and administrators alone change them.
+    #[arg(long)]
+    remove: bool,
 }
 
 /// Who is taken into a group, and who out of it.
@@ -40,25 +66,62 @@ pub struct MemberArguments {
 impl GroupCommand {
     pub(super) fn directory(&self) -> &DirectoryArguments {
         match self {
-            Self::Create(it) | Self::Remove(it) | Self::Show(it) => &it.directory,
+            Self::Create(it) => &it.group.directory,
+            Self::Database(it) => &it.group.directory,
+            Self::Remove(it) | Self::Show(it) => &it.directory,
             Self::Members(it) => &it.group.directory,
             Self::List(it) => &it.directory,
         }
     }
 }
 
-pub(super) fn run(runtime: &Runtime, users: &Users, command: &GroupCommand) -> Result<(), Failure> {
+pub(super) fn run(
+    runtime: &Runtime,
+    users: &Users,
+    catalog: &Catalog,
+    command: &GroupCommand,
+) -> Result<(), Failure> {
     match command {
         GroupCommand::Create(it) => {
-            runtime.block_on(users.create_group(&it.name))?;
+            let name = &it.group.name;
+            if it.database
+                && let Some(taken) = taken_database(runtime, catalog, name)?
+            {
+                return Err(is_taken(&taken, name));
+            }
+            runtime.block_on(users.create_group(name, it.database))?;
+            let database = match it.database {
+                true => format!(" with the database {name}"),
+                false => String::new(),
+            };
             tell(&format!(
-                "the group {0} is made; `meridian user group members {0} --add USER` says who belongs to it\n",
-                it.name
+                "the group {name} is made{database}; `meridian user group members {name} --add USER` says who belongs to it\n"
+            ))
+        }
+        GroupCommand::Database(it) => {
+            let name = &it.group.name;
+            let list = runtime.block_on(users.list())?;
+            let has_one = list.group(name).is_some_and(|group| group.has_database);
+            if it.remove {
+                let left = tables_left(runtime, users, catalog, name)?;
+                runtime.block_on(users.set_group_database(name, false))?;
+                return tell(&format!("the group {name} has no database{left}\n"));
+            }
+            if !(has_one || it.existing)
+                && list.group(name).is_some()
+                && let Some(taken) = taken_database(runtime, catalog, name)?
+            {
+                return Err(is_taken(&taken, name));
+            }
+            runtime.block_on(users.set_group_database(name, true))?;
+            tell(&format!(
+                "the members of {name} change the tables of the database {name}\n"
             ))
         }
         GroupCommand::Remove(it) => {
+            let left = tables_left(runtime, users, catalog, &it.name)?;
             runtime.block_on(users.remove_group(&it.name))?;
-            tell(&format!("the group {} is removed\n", it.name))
+            tell(&format!("the group {} is removed{left}\n", it.name))
         }
         GroupCommand::Members(it) => {
             let group = [it.group.name.clone()];
@@ -84,6 +147,46 @@ pub(super) fn run(runtime: &Runtime, users: &Users, command: &GroupCommand) -> R
     }
 }
 
+/// The database that there is of a name, of the catalogue or of alerts.
+pub(super) fn taken_database(
+    runtime: &Runtime,
+    catalog: &Catalog,
+    name: &str,
+) -> Result<Option<String>, Failure> {
+    if let Some(taken) = runtime.block_on(catalog.database(name))? {
+        return Ok(Some(taken.name));
+    }
+    let folded = catalog::fold_name(name);
+    let mut alerts = alerts::list(catalog.data_dir())?.into_iter();
+    Ok(alerts.find(|database| catalog::fold_name(database) == folded))
+}
+
+fn is_taken(taken: &str, name: &str) -> Failure {
+    Failure::new(format!(
+        "there is a database {taken} already, and the members of a group of the name could change its tables: choose another name, or make the group without one and give `meridian user group database {name} --existing`"
+    ))
+}
+
+/// What becomes of the tables of a group that loses its database.
+fn tables_left(
+    runtime: &Runtime,
+    users: &Users,
+    catalog: &Catalog,
+    name: &str,
+) -> Result<String, Failure> {
+    let list = runtime.block_on(users.list())?;
+    let has_database = list.group(name).is_some_and(|group| group.has_database);
+    if !has_database || runtime.block_on(catalog.database(name))?.is_none() {
+        return Ok(String::new());
+    }
+    Ok(match runtime.block_on(catalog.tables(name))?.len() {
+        0 => String::new(),
+        tables => format!(
+            "; its tables ({tables}) stay in the database {name}, which administrators alone change from now on: `meridian drop database --db {name}` removes them"
+        ),
+    })
+}
+
 fn no_group(name: &str) -> UsersError {
     UsersError::NoGroup {
         name: name.to_owned(),
@@ -96,6 +199,7 @@ struct GroupRow<'a> {
     name: &'a str,
     created: String,
     members: Vec<&'a str>,
+    database: bool,
     read: Vec<String>,
     unreleased: Vec<String>,
     limits: std::collections::BTreeMap<&'static str, u64>,
@@ -108,6 +212,7 @@ impl<'a> GroupRow<'a> {
             name: &group.name,
             created: catalog::utc_text(group.created.max(0) as u64),
             members: group.members.iter().map(String::as_str).collect(),
+            database: group.has_database,
             read: Grant::texts(&group.grants),
             unreleased: Grant::texts(&group.unreleased),
             limits: limits.map(|(limit, most)| (limit.name(), most)).collect(),
@@ -142,10 +247,15 @@ pub(super) fn tell_of(group: &Group) -> Result<(), Failure> {
     let members: Vec<String> = group.members.iter().cloned().collect();
     let limits = group.limits.iter();
     tell(&format!(
-        "group     {}\nmade      {}\nmembers   {}\nmay read  {}\nall rows  {}\nmay take  {}\n",
+        "group     {}\nmade      {}\nmembers   {}\ndatabase  {}\nmay read  {}\nall rows  {}\nmay take  {}\n",
         group.name,
         catalog::utc_text(group.created.max(0) as u64),
         names(&members),
+        if group.has_database {
+            &*group.name
+        } else {
+            "none"
+        },
         reads(&group.grants),
         names(&Grant::texts(&group.unreleased)),
         may_take(limits.map(|(limit, most)| (limit.name(), most)))

@@ -96,9 +96,13 @@ impl UserRoutes {
     fn routes_of(&self, principal: &Arc<Principal>) -> Router {
         let name = principal.user.as_ref().map_or("", |user| &user.name);
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, routes)) = routes.get(name)
+        // Sessions outlive changes of groups and limits that leave what the user may read as it was.
+        if let Some((known, routes)) = routes.get_mut(name)
             && Arc::ptr_eq(&known.sessions, &principal.sessions)
+            && known.user == principal.user
         {
+            // By its place in memory the same user is told fastest.
+            *known = Arc::clone(principal);
             return routes.clone();
         }
         let state = Arc::new(self.state.seen_by(principal));

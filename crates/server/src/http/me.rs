@@ -1,5 +1,6 @@
 //! `GET /me`: who a request is served as, and how much they may take.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -20,7 +21,9 @@ struct Me {
     admin: bool,
     groups: Vec<String>,
     limits: Vec<LimitDescription>,
-    /// The user's own tables.
+    /// The databases whose tables the user changes: the own one, and those of the groups.
+    databases: Vec<String>,
+    /// The tables in these.
     tables: Vec<OwnTableDescription>,
     /// What has to be done soon, in sentences.
     warnings: Vec<String>,
@@ -41,7 +44,7 @@ struct LimitDescription {
     limit: Option<u64>,
     /// How much is taken, of what there is a present use.
     used: Option<u64>,
-    meaning: &'static str,
+    meaning: Cow<'static, str>,
 }
 
 pub(super) async fn me(State(state): State<Arc<HttpState>>) -> Result<Response<Body>, Problem> {
@@ -49,11 +52,9 @@ pub(super) async fn me(State(state): State<Arc<HttpState>>) -> Result<Response<B
     let info = shared.server_info_for_user(Arc::clone(&shared.server_info));
     let mut limits = Vec::new();
     for limit in info.limits() {
-        let used = match (&shared.user, limit.name) {
-            (Some(user), engine::STORED) => {
-                Some(engine::stored_bytes(&state.archive, &user.name).await?)
-            }
-            _ => limit.used,
+        let used = match &limit.stored_in {
+            Some(database) => Some(engine::stored_bytes(&state.archive, database).await?),
+            None => limit.used,
         };
         limits.push(LimitDescription {
             name: limit.name,
@@ -83,6 +84,7 @@ pub(super) async fn me(State(state): State<Arc<HttpState>>) -> Result<Response<B
         admin: user.is_none_or(|user| user.is_admin),
         groups: user.map(|user| user.groups.clone()).unwrap_or_default(),
         limits,
+        databases: info.own_databases(),
         tables,
         warnings,
     };

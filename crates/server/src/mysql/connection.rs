@@ -293,7 +293,7 @@ impl Client {
     /// Warns of the user's tables that expire soon: SHOW WARNINGS tells them until the first statement that has others.
     fn warn_of_expiry(&mut self) {
         let expiring = match &self.shared.user {
-            Some(user) => self.shared.authenticator.expiring_of(&user.name),
+            Some(user) => self.shared.authenticator.expiring_of(user),
             None => return,
         };
         let warnings = expiring.iter().map(|(table, time)| warning(table, time));

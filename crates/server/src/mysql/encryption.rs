@@ -94,4 +94,8 @@ impl ServerInfo for TlsServerInfo {
     fn groups(&self) -> Vec<String> {
         self.server.groups()
     }
+
+    fn own_databases(&self) -> Vec<String> {
+        self.server.own_databases()
+    }
 }

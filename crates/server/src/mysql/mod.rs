@@ -28,6 +28,7 @@ mod prepared;
 mod query;
 mod release_statements;
 mod responses;
+mod role_statements;
 mod row_counts;
 mod rows;
 mod statements;

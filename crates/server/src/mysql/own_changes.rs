@@ -167,6 +167,7 @@ impl TableRewrite {
             let path = directory.path().join(ROWS);
             self.template.check_room_for(&path, bytes).await?;
         }
+        self.table.check_still_own().await?;
         let filling = Filling::Instead {
             columns: new.columns,
             made_of: parts,

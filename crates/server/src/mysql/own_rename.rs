@@ -66,6 +66,7 @@ impl TableRename {
         let selected: Vec<String> = columns.iter().map(|it| quoted(&it.name)).collect();
         let query = format!("SELECT {} FROM {}", selected.join(", "), self.from.quoted());
         let (directory, _) = self.template.written(&query, &columns, false).await?;
+        self.from.check_still_own().await?;
         let filling = Filling::Renamed {
             columns,
             former: Box::new(former),

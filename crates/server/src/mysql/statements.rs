@@ -188,6 +188,11 @@ impl Client {
                 let rows = self.change_table(command, watch).await?;
                 return Ok(StatementResult::Changed(rows));
             }
+            Some(command @ Command::User(_)) => {
+                Arc::make_mut(&mut self.connection).warnings.clear();
+                self.execute_command(command, watch).await?;
+                return Ok(StatementResult::Changed(0));
+            }
             Some(command) => {
                 self.execute_command(command, watch).await?;
                 return Ok(StatementResult::Done);

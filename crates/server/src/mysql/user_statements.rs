@@ -13,6 +13,9 @@ use sql::mysql::UserStatement;
 use super::connection::Client;
 use super::parameters::quoted;
 use super::release_statements::change_unreleased;
+use super::role_statements::{
+    add_roles, change_databases, check_roles, drop_roles, tables_left_by,
+};
 use crate::ClientError;
 
 /// The hosts for which a grant counts.
@@ -68,7 +71,20 @@ impl Client {
         match &statement {
             UserStatement::Create { users, .. } => {
                 for (name, _) in users {
-                    self.check_is_free(name).await?;
+                    self.check_is_free(name, Whose::User).await?;
+                }
+            }
+            UserStatement::CreateRole {
+                roles,
+                has_database: true,
+                ..
+            }
+            | UserStatement::AlterRole {
+                roles,
+                has_database: true,
+            } => {
+                for name in roles {
+                    self.check_is_free(name, Whose::Group).await?;
                 }
             }
             UserStatement::Grant {
@@ -107,10 +123,15 @@ impl Client {
             }
             _ => {}
         }
+        let shared = Arc::clone(&self.shared);
+        let left = tables_left_by(&shared, &statement).await?;
         // To hash a password takes a processor for some time.
         let authenticator = Arc::clone(&self.shared.authenticator);
         let changing = async move { change(authenticator.users(), &me, statement).await };
-        self.shared.query_runtime.compute(changing).recv_one().await
+        let mut changed = self.shared.query_runtime.compute(changing);
+        changed.recv_one().await?;
+        self.add_warnings(left);
+        Ok(())
     }
 
     /// The statement that lists what a user may do.
@@ -129,8 +150,11 @@ impl Client {
         let authenticator = Arc::clone(&self.shared.authenticator);
         let list = authenticator.users().list().await.map_err(failed)?;
         let granted = match (list.user(user), list.group(user)) {
-            (Some(it), _) => engine::granted(&it.rights, Some(user), &it.groups),
-            (None, Some(group)) => engine::granted(&group.rights(), None, &[]),
+            (Some(it), _) => granted_to(it),
+            (None, Some(group)) => {
+                let own: Vec<String> = group.database().into_iter().map(|it| it.name).collect();
+                engine::granted(&group.rights(), &own, &[])
+            }
             (None, None) => return Err(no_grantee(user)),
         };
         let rows = granted.into_iter();
@@ -153,19 +177,35 @@ impl Client {
         })
     }
 
-    /// A user may change the tables of the database that has their name: there must be none yet.
-    async fn check_is_free(&mut self, name: &str) -> Result<(), ClientError> {
+    /// A user, or a group with a database, may change the tables of the database that has their name: there must be none yet.
+    async fn check_is_free(&mut self, name: &str, whose: Whose) -> Result<(), ClientError> {
         let list = self.shared.authenticator.users().list().await;
+        let list = list.map_err(failed)?;
         // Who is there already is told of with that.
-        if namesake(&list.map_err(failed)?, name).is_some() {
+        let is_there = match whose {
+            Whose::User => namesake(&list, name).is_some(),
+            Whose::Group => list.owner_of(name).is_some(),
+        };
+        if is_there {
             return Ok(());
         }
         match self.open(name.to_owned()).await {
             Err(error) if error.code == ErrorCode::NO_DATABASE => Ok(()),
             Err(error) => Err(error),
             Ok(_) => {
+                let archive = Arc::clone(self.shared.sessions.archive());
+                let found = archive.catalog().database(name).await;
+                let found = found.map_err(|error| ClientError::from(EngineError::from(error)))?;
+                let spelled = found.map_or_else(|| name.to_owned(), |it| it.name);
+                let (who, command) = match whose {
+                    Whose::User => ("a user", format!("add {name} --own-database")),
+                    Whose::Group => (
+                        "the members of a group",
+                        format!("group database {name} --existing"),
+                    ),
+                };
                 let sentence = format!(
-                    "there is a database {name} already, and a user of the name could change its tables: choose another name, or use `meridian user add {name} --own-database` on the server's machine"
+                    "there is a database {spelled} already, and {who} of the name could change its tables: choose another name, or use `meridian user {command}` on the server's machine"
                 );
                 Err(ClientError::new(ErrorCode::USER_FAILED, sentence))
             }
@@ -233,17 +273,14 @@ fn check_rights(me: &User, statement: &UserStatement) -> Result<(), ClientError>
         }
         UserStatement::CreateRole { .. }
         | UserStatement::DropRole { .. }
+        | UserStatement::AlterRole { .. }
         | UserStatement::GrantRole { .. } => denied(
-            "only an administrator may make and drop roles and say who has them; you can let a role read the tables of your own database",
+            "only an administrator may make and drop roles and say who has them; you can let a role read the tables of your own database, and of those of your roles",
         ),
         UserStatement::Grant {
             database: Some(database),
             ..
-        } if catalog::fold_name(database) == catalog::fold_name(&me.name)
-            && me.name != ANONYMOUS =>
-        {
-            Ok(())
-        }
+        } if me.owns(database) && me.name != ANONYMOUS => Ok(()),
         UserStatement::Release { .. }
         | UserStatement::GrantUnreleased { .. }
         | UserStatement::ShowReleases => denied(
@@ -253,9 +290,22 @@ fn check_rights(me: &User, statement: &UserStatement) -> Result<(), ClientError>
             denied("only an administrator may say how much users may take; SHOW LIMITS tells yours")
         }
         UserStatement::Grant { .. } | UserStatement::ShowGrants { .. } => denied(
-            "only an administrator may say who may read what, but for the tables of your own database",
+            "only an administrator may say who may read what, but for the tables of your own database and of those of your roles",
         ),
     }
+}
+
+/// Who is to have a database.
+#[derive(Debug, Clone, Copy)]
+enum Whose {
+    User,
+    Group,
+}
+
+/// What a user may do, as SHOW GRANTS tells it.
+fn granted_to(user: &User) -> Vec<String> {
+    let own: Vec<String> = user.own_databases().map(str::to_owned).collect();
+    engine::granted(&user.rights, &own, &user.groups)
 }
 
 /// The user of this name in any case.
@@ -324,7 +374,12 @@ async fn change(users: &Users, me: &User, statement: UserStatement) -> Result<()
         UserStatement::CreateRole {
             roles,
             if_not_exists,
-        } => add_roles(users, &list, &roles, if_not_exists).await,
+            has_database,
+        } => add_roles(users, &list, &roles, if_not_exists, has_database).await,
+        UserStatement::AlterRole {
+            roles,
+            has_database,
+        } => change_databases(users, &list, &roles, has_database).await,
         UserStatement::DropRole { roles, if_exists } => {
             drop_roles(users, &list, &roles, if_exists).await
         }
@@ -333,15 +388,7 @@ async fn change(users: &Users, me: &User, statement: UserStatement) -> Result<()
             roles,
             users: names,
         } => {
-            if let Some(role) = roles.iter().find(|it| list.group(it).is_none()) {
-                return Err(no_role(role));
-            }
-            if let Some(role) = names.iter().find(|it| list.group(it).is_some()) {
-                let sentence = format!(
-                    "{role} is a role itself: roles belong to users alone, so grant the users of {role} the other role, too"
-                );
-                return Err(ClientError::new(ErrorCode::NOT_SUPPORTED, sentence));
-            }
+            check_roles(&list, &roles, &names)?;
             all_are_there(&names)?;
             let changed = users.change_members(&roles, &names, !revoke).await;
             changed.map_err(failed)
@@ -441,24 +488,6 @@ fn known_limit((name, value): (String, Option<u64>)) -> Result<(Limit, Option<u6
     }
 }
 
-/// Removes groups.
-async fn drop_roles(
-    users: &Users,
-    list: &UserList,
-    roles: &[String],
-    if_exists: bool,
-) -> Result<(), ClientError> {
-    let missing = roles.iter().find(|it| list.group(it).is_none());
-    if let Some(role) = missing.filter(|_| !if_exists) {
-        return Err(no_role(role));
-    }
-    let roles: BTreeSet<_> = roles.iter().collect();
-    for role in { roles }.iter().filter(|it| list.group(it).is_some()) {
-        users.remove_group(role).await.map_err(failed)?;
-    }
-    Ok(())
-}
-
 /// Says how much a user, a group or everybody may take.
 async fn change_limits(
     users: &Users,
@@ -472,32 +501,6 @@ async fn change_limits(
     }
     let whose = (!everybody).then_some(user);
     users.set_limits(whose, limits).await.map_err(failed)
-}
-
-/// Makes groups; takes those back that it has made if one cannot be.
-async fn add_roles(
-    users: &Users,
-    list: &UserList,
-    roles: &[String],
-    if_not_exists: bool,
-) -> Result<(), ClientError> {
-    let mut added: Vec<&str> = Vec::new();
-    for role in roles {
-        let folded = catalog::fold_name(role);
-        let mut groups = list.groups();
-        let is_there = groups.any(|group| catalog::fold_name(&group.name) == folded);
-        if is_there && if_not_exists {
-            continue;
-        }
-        if let Err(error) = users.create_group(role).await {
-            for name in added {
-                users.remove_group(name).await.map_err(failed)?;
-            }
-            return Err(failed(error));
-        }
-        added.push(role);
-    }
-    Ok(())
 }
 
 /// Adds users; takes those back that it has added if one cannot be.
@@ -541,13 +544,6 @@ pub(super) fn no_grantee(name: &str) -> ClientError {
     ClientError::new(ErrorCode::USER_FAILED, sentence)
 }
 
-fn no_role(name: &str) -> ClientError {
-    let sentence = format!(
-        "there is no role {name}: an administrator makes one with CREATE ROLE (upper and lower case are told apart)"
-    );
-    ClientError::new(ErrorCode::USER_FAILED, sentence)
-}
-
 pub(super) fn failed(error: UsersError) -> ClientError {
     let (code, sentence) = match error {
         UsersError::Exists { name } => (
@@ -564,6 +560,7 @@ pub(super) fn failed(error: UsersError) -> ClientError {
             ErrorCode::NO_GRANT,
             format!("{user} does not have the role {group}: SHOW GRANTS FOR '{user}' tells those that there are"),
         ),
+        UsersError::LimitOfGroups { .. } => (ErrorCode::WRONG_VALUE, error.to_string()),
         UsersError::NoUser { .. }
         | UsersError::NoGroup { .. }
         | UsersError::GroupExists { .. }

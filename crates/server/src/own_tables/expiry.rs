@@ -1,4 +1,4 @@
-//! When tables of users' own expire: the time that each has in the catalog, who may change it, who is warned, and that the tables go.
+//! When tables of users and groups expire: the time that each has in the catalog, who may change it, who is warned, and that the tables go.
 //!
 //! A table gets its time when it is made, by the limit of its owner at that time; one that has none gets one as soon as its owner has
 //! such a limit. From then on the time is the table's own: a limit that changes moves nothing, so that nothing goes which nobody was
@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::users::{Limit, User};
+use ::users::{DatabaseOwner, User};
 use catalog::{CatalogError, CatalogState, Expiry, Table, fold_name, utc_text};
 use engine::Archive;
 use ingest::IngestError;
@@ -59,7 +59,7 @@ pub(crate) fn warning(table: &str, time: &str) -> Warning {
     }
 }
 
-/// The tables of a user with the times at which they expire, and whether these are near.
+/// The tables in the user's own database and in those of the groups, with the times at which they expire, and whether these are near.
 ///
 /// # Errors
 /// The catalog cannot be read.
@@ -69,24 +69,19 @@ pub(crate) async fn tables_of(
 ) -> Result<Vec<(Table, bool)>, ClientError> {
     let catalog = archive.catalog();
     let failed = |error: CatalogError| ClientError::from(engine::EngineError::from(error));
-    if catalog
-        .database(&user.name)
-        .await
-        .map_err(failed)?
-        .is_none()
-    {
-        return Ok(Vec::new());
+    let mut all = Vec::new();
+    for name in user.own_databases() {
+        let database = catalog.database(name).await.map_err(failed)?;
+        if database.is_none() {
+            continue;
+        }
+        let tables = catalog.tables(name).await.map_err(failed)?;
+        all.extend(tables.into_iter().map(|table| {
+            let is_soon = time_if_soon(&table).is_some();
+            (table, is_soon)
+        }));
     }
-    let tables = catalog
-        .tables(&user.name)
-        .await
-        .map_err(failed)?
-        .into_iter();
-    let tables = tables.map(|table| {
-        let is_soon = time_if_soon(&table).is_some();
-        (table, is_soon)
-    });
-    Ok(tables.collect())
+    Ok(all)
 }
 
 impl OwnTable {
@@ -98,22 +93,13 @@ impl OwnTable {
         Some(warning(&self.shown(), time))
     }
 
-    /// Whose the table is.
-    async fn owner(&self) -> Result<Option<Arc<User>>, ClientError> {
-        let list = self.authenticator.users().list().await;
-        let list = list.map_err(|error| ClientError::new(ErrorCode::STORAGE, error.to_string()))?;
-        let mut users = list.iter();
-        let owner = users.find(|it| fold_name(&it.name) == fold_name(&self.database));
-        Ok(owner.cloned())
-    }
-
     /// Gives a table that was made now the time that its owner's limit says. One that is not given it here, as the server is killed, gets
     /// it by [`remove_expired_tables`].
     pub(crate) async fn set_default_expiry(&self) {
         let set = async {
-            let owner = self.owner().await?;
-            let days = owner.and_then(|owner| owner.limits.get(Limit::Lifetime));
-            match days {
+            let list = self.users().await?;
+            let owner = list.owner_of(&self.database);
+            match owner.and_then(|owner| owner.lifetime()) {
                 Some(days) => self.change_expiry(Expiry::by_default_at(after(days))).await,
                 None => Ok(()),
             }
@@ -131,15 +117,17 @@ impl OwnTable {
         &self,
         expiry: TableExpiry,
     ) -> Result<Option<String>, ClientError> {
+        self.check_still_own().await?;
         self.find().await?;
-        let Some(owner) = self.owner().await? else {
+        let list = self.users().await?;
+        let Some(owner) = list.owner_of(&self.database) else {
             let sentence = format!(
-                "{} is no table of a user's own, and does not expire",
+                "{} is no table of a user's or a group's own, and does not expire",
                 self.shown()
             );
             return Err(ClientError::new(ErrorCode::NOT_SUPPORTED, sentence));
         };
-        let days = owner.limits.get(Limit::Lifetime);
+        let days = owner.lifetime();
         // An administrator may keep others' tables for longer than these may.
         let most = days.filter(|_| self.is_own);
         let at = match expiry {
@@ -242,7 +230,7 @@ impl Sweeper {
         }
     }
 
-    /// Looks at the tables of all users. Returns when something is to be done again; now if something is left to be done.
+    /// Looks at the tables of all users and groups. Returns when something is to be done again; now if something is left to be done.
     async fn sweep_users(&mut self) -> Result<Option<u64>, String> {
         let list = self.authenticator.users().list().await;
         let list = list.map_err(|error| error.to_string())?;
@@ -252,7 +240,7 @@ impl Sweeper {
         let databases = self.archive.catalog().databases().await;
         for database in databases.map_err(|error| error.to_string())? {
             let folded = fold_name(&database.name);
-            let Some(owner) = list.iter().find(|it| fold_name(&it.name) == folded) else {
+            let Some(owner) = list.owner_of(&database.name) else {
                 continue;
             };
             // What is published of an alert database is nobody's, also where a user has its name.
@@ -262,7 +250,7 @@ impl Sweeper {
             }
             let tables = self.archive.catalog().tables(&database.name).await;
             let tables = tables.map_err(|error| error.to_string())?;
-            self.give_times(&tables, owner).await;
+            self.give_times(&tables, owner.lifetime()).await;
             let time = utc_text(now());
             let has_expired =
                 |table: &&Table| table.expires_at.as_ref().is_some_and(|it| *it <= time);
@@ -290,8 +278,8 @@ impl Sweeper {
     }
 
     /// Gives those tables a time that have none.
-    async fn give_times(&mut self, tables: &[Table], owner: &User) {
-        let Some(days) = owner.limits.get(Limit::Lifetime) else {
+    async fn give_times(&mut self, tables: &[Table], lifetime: Option<u64>) {
+        let Some(days) = lifetime else {
             return;
         };
         for table in tables.iter().filter(|table| table.expires_at.is_none()) {
@@ -309,8 +297,8 @@ impl Sweeper {
         }
     }
 
-    /// Drops tables of one user: children before their directors. Returns whether all are gone.
-    async fn drop_tables(&mut self, expired: &[&Table], owner: &User) -> bool {
+    /// Drops tables of one owner: children before their directors. Returns whether all are gone.
+    async fn drop_tables(&mut self, expired: &[&Table], owner: DatabaseOwner<'_>) -> bool {
         let mut left: Vec<&Table> = expired.to_vec();
         loop {
             let before = left.len();
@@ -326,7 +314,7 @@ impl Sweeper {
                             "an expired table is removed"
                         );
                         self.authenticator
-                            .audit_expiry(&owner.name, &full_name, dropped.rows);
+                            .audit_expiry(owner.name(), &full_name, dropped.rows);
                     }
                     // Somebody was faster: its owner, who keeps it or has dropped it, or another server.
                     Err(IngestError::Catalog(

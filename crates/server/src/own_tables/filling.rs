@@ -49,6 +49,7 @@ impl Change {
             (_, _) => vec![],
         };
         self.check_room_for(&path, 0).await?;
+        self.table.check_still_own().await?;
         let last = layouts.len().saturating_sub(1);
         for (at, layout) in layouts.into_iter().enumerate() {
             let filling = self.filling.clone();
@@ -78,6 +79,7 @@ impl Change {
                 && SmallAppends::suits(&table.table)
             {
                 let stored = self.stored_values(rows, &insertion).await?;
+                self.table.check_still_own().await?;
                 let groups = Arc::clone(&self.turns.groups);
                 match groups
                     .store(Arc::clone(self), columns.clone(), stored)
@@ -100,6 +102,7 @@ impl Change {
                 RowSource::Stored(_) => break,
             }
             self.check_room_for(&path, 0).await?;
+            self.table.check_still_own().await?;
             match self.append(directory.path(), columns).await {
                 // One computation has one query.
                 Err(error) if error.is_change() && !matches!(self.rows, RowSource::Query(_)) => {}

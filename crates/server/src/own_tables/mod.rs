@@ -1,8 +1,8 @@
 //! Tables of users' own: which of them a user may change, and how they get rows.
 //!
-//! A user's tables are in the database of the user's name, where nobody else changes them; an administrator changes those of any
-//! database. The rows of a query are written to a file first and loaded as `meridian load` does, so that readers see all of them or
-//! none. Where the rows go, `layout` decides.
+//! A user's tables are in the database of the user's name, where nobody else changes them, and a group's in that of the group, where its
+//! members do; an administrator changes those of any database. The rows of a query are written to a file first and loaded as
+//! `meridian load` does, so that readers see all of them or none. Where the rows go, `layout` decides.
 
 mod assignments;
 mod columns;
@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ::users::{Limit, User};
+use ::users::{DatabaseOwner, GroupDatabase, Limit, User, UserList};
 use catalog::{CatalogError, Column, LoadId, Rights, Table, fold_name};
 use engine::{Archive, LoadedTable, StoredRows};
 use ingest::{IngestError, LoadRequest, Progress, Rejection};
@@ -58,8 +58,12 @@ pub(crate) const ATTEMPTS: usize = 20;
 pub(crate) struct OwnTable {
     archive: Arc<Archive>,
     authenticator: Arc<Authenticator>,
-    /// Whether it is in the database of whoever changes it.
+    /// Whether it is in a database of whoever changes it: the own one, or that of one of their groups.
     is_own: bool,
+    /// The database of the group, if it is in that of one to which whoever changes it belongs.
+    of_group: Option<GroupDatabase>,
+    /// Who changes it.
+    user: String,
     database: String,
     table: String,
 }
@@ -99,13 +103,9 @@ impl OwnTable {
             return Err(ClientError::new(ErrorCode::READ_ONLY, sentence));
         };
         let database = database.unwrap_or_else(|| user.name.clone());
-        let is_own = fold_name(&database) == fold_name(&user.name);
+        let is_own = user.owns(&database);
         if !user.is_admin && !is_own {
-            let sentence = format!(
-                "you may change tables of your own database alone: write it as in `{}`.{table}",
-                user.name
-            );
-            return Err(ClientError::new(ErrorCode::TABLE_DENIED, sentence));
+            return Err(not_own(user, &table));
         }
         let data_dir = sessions.archive().catalog().data_dir();
         let is_published = alerts::is_one(data_dir, &database);
@@ -119,12 +119,38 @@ impl OwnTable {
             archive: Arc::clone(sessions.archive()),
             authenticator: Arc::clone(authenticator),
             is_own,
+            of_group: user.group_database(&database).cloned(),
+            user: user.name.clone(),
             database,
             table,
         })
     }
 
-    /// Whether the table is in the database of a user, not in one of the catalogue's.
+    /// Whether the user may still change the table: what is sent or computed for it takes its time, and who has left the group meanwhile
+    /// changes nothing of it any more.
+    ///
+    /// # Errors
+    /// The user may not, or the users cannot be read.
+    pub(crate) async fn check_still_own(&self) -> Result<(), ClientError> {
+        if !self.is_own {
+            return Ok(());
+        }
+        let principal = self.authenticator.of(&self.user).await?;
+        match principal.user.as_deref() {
+            Some(user) if !user.is_admin && !user.owns(&self.database) => {
+                Err(not_own(user, &self.table))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The users as they are now.
+    async fn users(&self) -> Result<UserList, ClientError> {
+        let list = self.authenticator.users().list().await;
+        list.map_err(|error| ClientError::new(ErrorCode::STORAGE, error.to_string()))
+    }
+
+    /// Whether the table is in the database of a user or a group, not in one of the catalogue's.
     ///
     /// # Errors
     /// The users cannot be read.
@@ -132,11 +158,18 @@ impl OwnTable {
         if self.is_own {
             return Ok(true);
         }
-        let list = self.authenticator.users().list().await;
-        let list = list.map_err(|error| ClientError::new(ErrorCode::STORAGE, error.to_string()))?;
-        Ok(list
-            .iter()
-            .any(|it| fold_name(&it.name) == fold_name(&self.database)))
+        Ok(self.users().await?.owner_of(&self.database).is_some())
+    }
+
+    /// The database of a group in which the table is, also where an administrator changes it who does not belong to the group.
+    async fn group_database(&self) -> Result<Option<GroupDatabase>, ClientError> {
+        if self.is_own {
+            return Ok(self.of_group.clone());
+        }
+        Ok(match self.users().await?.owner_of(&self.database) {
+            Some(DatabaseOwner::Group(group)) => group.database(),
+            _ => None,
+        })
     }
 
     /// Drops the table, which is there.
@@ -146,6 +179,7 @@ impl OwnTable {
     pub(crate) async fn drop_it(&self) -> Result<(), ClientError> {
         let begun = Instant::now();
         loop {
+            self.check_still_own().await?;
             let dropped = ingest::drop_table(self.data_dir(), &self.database, &self.table).await;
             match dropped {
                 // A compaction, mostly, which ends soon.
@@ -451,7 +485,12 @@ impl Change {
 
     /// Whether so many bytes more fit into what the user may store, in the place of others.
     pub(crate) async fn check_room(&self, more: u64, replaced: u64) -> Result<(), ClientError> {
-        let Some(most) = self.usage.limit(Limit::Stored) else {
+        let group = self.table.group_database().await?;
+        let most = match &group {
+            Some(group) => group.limits.stored,
+            None => self.usage.limit(Limit::Stored),
+        };
+        let Some(most) = most else {
             return Ok(());
         };
         let stored = engine::stored_bytes(&self.table.archive, &self.table.database).await?;
@@ -459,11 +498,32 @@ impl Change {
             return Ok(());
         }
         let remedy = format!("this statement would add about {more}; DROP TABLE makes room");
+        let reached = match &group {
+            Some(group) => usage::limit_reached(&group.meaning(), stored, most, &remedy),
+            None => usage::reached(Limit::Stored, stored, most, &remedy),
+        };
         Err(ClientError {
             retry_after: None,
-            ..usage::reached(Limit::Stored, stored, most, &remedy)
+            ..reached
         })
     }
+}
+
+/// The error that a table is in nobody's database whose tables the user changes.
+fn not_own(user: &User, table: &str) -> ClientError {
+    let own: Vec<String> = { user.own_databases() }
+        .map(|database| format!("`{database}`.{table}"))
+        .collect();
+    let sentence = match own.as_slice() {
+        [own] => {
+            format!("you may change tables of your own database alone: write it as in {own}")
+        }
+        all => format!(
+            "you may change tables of your own database and of those of your groups alone: write it as in {}",
+            all.join(" or ")
+        ),
+    };
+    ClientError::new(ErrorCode::TABLE_DENIED, sentence)
 }
 
 /// Cancels a load when it is dropped.

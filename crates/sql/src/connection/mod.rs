@@ -5,6 +5,7 @@ mod session_values;
 mod user_variables;
 mod variables;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -92,6 +93,9 @@ pub trait ServerInfo: fmt::Debug + Send + Sync {
 
     /// The groups to which the user belongs.
     fn groups(&self) -> Vec<String>;
+
+    /// The databases whose tables the user changes: the own one, and those of the groups.
+    fn own_databases(&self) -> Vec<String>;
 }
 
 /// A limit of a user in SHOW LIMITS.
@@ -103,8 +107,10 @@ pub struct LimitInfo {
     pub most: Option<u64>,
     /// How much is taken now, where that is known.
     pub used: Option<u64>,
+    /// The database of whose tables the bytes are what is taken, if it is that.
+    pub stored_in: Option<String>,
     /// What is limited.
-    pub meaning: &'static str,
+    pub meaning: Cow<'static, str>,
 }
 
 /// A connection, or a query that runs without one, in SHOW PROCESSLIST.
@@ -150,6 +156,10 @@ impl ServerInfo for NoServer {
     }
 
     fn groups(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn own_databases(&self) -> Vec<String> {
         Vec::new()
     }
 }

@@ -131,6 +131,7 @@ pub fn command(text: &str) -> Result<Option<Command>, SqlError> {
                 .read_alter_user()
                 .map_err(|error| without_text(&error)),
             (false, true) => words.read_alter_table(),
+            (false, false) if words.word("role") => words.read_alter_role(),
             (false, false) => Ok(None),
         },
         "begin" => |words| {

@@ -35,12 +35,21 @@ pub enum UserStatement {
         /// Whether it is no mistake that there is none.
         if_exists: bool,
     },
-    /// `CREATE ROLE name, name`.
+    /// `CREATE ROLE name, name [WITH DATABASE]`.
     CreateRole {
         /// The names.
         roles: Vec<String>,
         /// Whether it is no mistake that there is one already.
         if_not_exists: bool,
+        /// Whether each gets a database, whose tables its users change.
+        has_database: bool,
+    },
+    /// `ALTER ROLE name, name WITH DATABASE`, and `WITHOUT DATABASE`.
+    AlterRole {
+        /// The names.
+        roles: Vec<String>,
+        /// Whether each has a database from then on.
+        has_database: bool,
     },
     /// `DROP ROLE name, name`.
     DropRole {
@@ -118,6 +127,7 @@ impl std::fmt::Debug for UserStatement {
             Self::Grant { revoke: true, .. } => "Revoke",
             Self::CreateRole { .. } => "CreateRole",
             Self::DropRole { .. } => "DropRole",
+            Self::AlterRole { .. } => "AlterRole",
             Self::GrantRole { .. } => "GrantRole",
             Self::ShowGrants { .. } => "ShowGrants",
             Self::GrantUnreleased { .. } => "GrantUnreleased",
@@ -252,10 +262,32 @@ impl TokenReader<'_> {
             return Err(self.expected("IF NOT EXISTS"));
         }
         let roles = self.accounts()?;
+        let has_database = self.word("with");
+        if has_database && !self.word("database") {
+            return Err(self.expected("DATABASE"));
+        }
         self.end()?;
         told(UserStatement::CreateRole {
             roles,
             if_not_exists,
+            has_database,
+        })
+    }
+
+    /// `ALTER ROLE`, from behind these words on.
+    pub(super) fn read_alter_role(&mut self) -> Read {
+        let roles = self.accounts()?;
+        let has_database = self.word("with");
+        if !(has_database || self.word("without")) {
+            return Err(self.expected("WITH DATABASE or WITHOUT DATABASE"));
+        }
+        if !self.word("database") {
+            return Err(self.expected("DATABASE"));
+        }
+        self.end()?;
+        told(UserStatement::AlterRole {
+            roles,
+            has_database,
         })
     }
 
@@ -732,9 +764,38 @@ mod tests {
             read("CREATE ROLE IF NOT EXISTS 'team'@'%', other")
                 == UserStatement::CreateRole {
                     roles: names(&["team", "other"]),
-                    if_not_exists: true
+                    if_not_exists: true,
+                    has_database: false,
                 }
         );
+        assert!(
+            read("CREATE ROLE team, other WITH DATABASE")
+                == UserStatement::CreateRole {
+                    roles: names(&["team", "other"]),
+                    if_not_exists: false,
+                    has_database: true,
+                }
+        );
+        for (text, has_database) in [
+            ("ALTER ROLE team, 'other'@'%' WITH DATABASE", true),
+            ("alter role team, other without database", false),
+        ] {
+            let roles = names(&["team", "other"]);
+            let wanted = UserStatement::AlterRole {
+                roles,
+                has_database,
+            };
+            assert!(read(text) == wanted, "{text}");
+        }
+        for wrong in [
+            "CREATE ROLE team WITH",
+            "CREATE ROLE team WITH DATABASE x",
+            "ALTER ROLE team",
+            "ALTER ROLE team WITH",
+            "ALTER ROLE team WITHOUT x",
+        ] {
+            assert_eq!(command(wrong).unwrap_err().code().number, 1064, "{wrong}");
+        }
         assert!(
             read("DROP ROLE team")
                 == UserStatement::DropRole {
