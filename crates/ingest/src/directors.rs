@@ -148,6 +148,18 @@ impl Directors {
         self.directors.iter().map(|director| &director.table)
     }
 
+    /// The runs of the keys of a child's director; none of other tables.
+    pub(crate) fn runs(&self) -> Vec<PathBuf> {
+        self.directors
+            .first()
+            .map_or_else(Vec::new, Director::indexes)
+    }
+
+    /// The smallest chunk of a child's director.
+    pub(crate) fn smallest_chunk(&self) -> Option<ChunkId> {
+        self.directors.first().and_then(Director::smallest_chunk)
+    }
+
     /// How the catalog remembers them.
     pub(crate) fn references(&self, columns: &[Column], roles: &Roles) -> Vec<DirectorRef> {
         let keys = match roles {

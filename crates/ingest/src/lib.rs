@@ -55,6 +55,7 @@ mod request;
 mod row_batch;
 mod row_errors;
 mod schema;
+mod shares;
 mod small_appends;
 mod sort;
 mod spool;
@@ -91,4 +92,8 @@ pub use replace_all::Replacement;
 pub use report::{LoadReport, Partitioning, PlacementCounts, grouped, size};
 pub use request::{LoadRequest, PositionUnit, TextOptions};
 pub use schema::parse_byte;
+pub use shares::{
+    InputPlan, MayRead, PlanRequest, PlannedFile, ShareFile, ShareReport, ShareRequest, SharedLoad,
+    plan_inputs, write_share,
+};
 pub use small_appends::{SmallAppends, SmallRows};

@@ -319,7 +319,7 @@ fn reject_half_a_director(request: &LoadRequest) -> Result<(), IngestError> {
 }
 
 /// Options win over the schema, the schema over what is detected.
-fn text_layout(request: &LoadRequest, declared: Option<&DeclaredTable>) -> TextLayout {
+pub(crate) fn text_layout(request: &LoadRequest, declared: Option<&DeclaredTable>) -> TextLayout {
     let options = &request.text;
     TextLayout {
         delimiter: options.delimiter.or(declared.and_then(|d| d.delimiter)),
