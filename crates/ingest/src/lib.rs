@@ -32,6 +32,7 @@ mod inputs;
 mod key_map;
 mod leftovers;
 mod load;
+mod load_locks;
 mod manifest;
 mod memory;
 mod mysql_type;

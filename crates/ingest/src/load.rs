@@ -17,11 +17,12 @@ use crate::append::{
     as_the_table_has_it, as_this_table, forget_placements, many_parts_note, publish,
     same_placements, unsettled_note, with_new_columns,
 };
-use crate::directors::{Directors, Family, open_parts, wait_for_lock};
+use crate::directors::{Directors, Family, open_parts};
 use crate::dry_run::{unit_note, with_data_dir};
 use crate::error::IngestError;
 use crate::fault;
 use crate::leftovers::{clean_up, remove_load, remove_superseded};
+use crate::load_locks::wait_for_lock;
 use crate::manifest::write_manifest;
 use crate::partitioning::choose_partitioning;
 use crate::pipeline::{Outcome, Pipeline, ReadRows, SPILL_DIR};
