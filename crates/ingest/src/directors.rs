@@ -49,6 +49,8 @@ pub(crate) struct Directors {
 struct Earlier {
     /// Keeps the director's parts in being.
     dirs: Vec<LoadDir>,
+    /// What earlier shares of the same load have.
+    of_load: Vec<LoadDir>,
     orphans: Vec<PathBuf>,
 }
 
@@ -111,10 +113,16 @@ impl Directors {
 
     /// What a director and its children have, to which a part is appended.
     pub(crate) fn of_appended(dirs: Vec<LoadDir>, family: &Family) -> Self {
+        Self::of_share(dirs, Vec::new(), family)
+    }
+
+    /// The same for a share of a load, with the keys that earlier shares have.
+    pub(crate) fn of_share(dirs: Vec<LoadDir>, of_load: Vec<LoadDir>, family: &Family) -> Self {
         Self {
             directors: Vec::new(),
             earlier: Some(Earlier {
                 dirs,
+                of_load,
                 orphans: family.indexes(),
             }),
         }
@@ -125,9 +133,11 @@ impl Directors {
         let Some(earlier) = &self.earlier else {
             return Ok(None);
         };
-        let own: Vec<PathBuf> = earlier.dirs.iter().map(LoadDir::index_dir).collect();
+        let indexes = |dirs: &[LoadDir]| dirs.iter().map(LoadDir::index_dir).collect::<Vec<_>>();
+        let of_load = indexes(&earlier.of_load);
         Ok(Some(EarlierKeys {
-            own: KeyMap::open(&own, memory)?,
+            own: KeyMap::open(&indexes(&earlier.dirs), memory)?,
+            of_load: KeyMap::open(&of_load, memory / 4)?,
             before: HashSet::new(),
             orphans: KeyMap::open(&earlier.orphans, memory / 4)?,
         }))

@@ -86,6 +86,9 @@ pub struct LoadRequest {
     /// The columns, where they are known without a schema file; with `append` those of the table. If others are given then, the table has
     /// changed since the rows were made ([`IngestError::is_change`](crate::IngestError::is_change)).
     pub declared: Option<Vec<Column>>,
+    /// Whether these columns were found in the first of the files and not declared: text files are looked at as if nothing was known of them.
+    #[serde(default)]
+    pub are_columns_found: bool,
     /// Whether everything is done but to show the table: what would be loaded is reported, and nothing of it is left.
     pub dry_run: bool,
     /// Whether a load of no rows makes an empty table; else it fails and leaves what there was.
@@ -201,6 +204,7 @@ impl LoadRequest {
             append: false,
             new_columns: None,
             declared: None,
+            are_columns_found: false,
             dry_run: false,
             allow_empty: false,
             max_errors: 0,

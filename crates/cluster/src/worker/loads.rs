@@ -331,10 +331,7 @@ async fn run(
                 },
                 &scratch,
             )?;
-            let runs = 0..share
-                .director_runs
-                .saturating_add(share.orphan_runs)
-                .min(MOST_RUNS);
+            let runs = 0..share.run_count().min(MOST_RUNS);
             let runs = runs.map(|run| run_path(&scratch, run)).collect();
             let written = write_share(*share, runs, &scratch, may_read, progress).await;
             let (report, part) = written.map_err(|error| error.to_string())?;

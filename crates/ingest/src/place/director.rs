@@ -33,6 +33,8 @@ type Entries = Vec<(i64, u64)>;
 pub(crate) struct EarlierKeys {
     /// The keys of the director's parts.
     pub own: KeyMap,
+    /// The keys of earlier shares of the same load.
+    pub of_load: KeyMap,
     /// Keys of rows that are about to be stored before these.
     pub before: HashSet<i64>,
     /// Keys without a director row in the parts of its children: a row that comes for one of them goes to where these are.
@@ -106,6 +108,14 @@ impl DirectorPlacement {
                 row_errors.reject(row, class::KNOWN_KEY.to_owned(), || {
                     let key = keys[row];
                     format!("the table has the key {key} already: a director's key must be unique")
+                });
+            }
+            earlier.of_load.lookup(&keys, &mut places)?;
+            let is_repeated = |row: &usize| has_key[*row] && places[*row] != NOWHERE;
+            for row in (0..rows.len()).filter(is_repeated) {
+                row_errors.reject(row, class::DUPLICATE_KEY.to_owned(), || {
+                    let key = keys[row];
+                    format!("the key {key} occurs before, in a file that comes before: a director's key must be unique")
                 });
             }
         }

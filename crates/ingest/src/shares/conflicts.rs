@@ -2,24 +2,43 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use store::{DirectorIndex, IndexEntries, IndexEntry, IndexWriter};
 
 use crate::error::IngestError;
 
+/// The directories of the runs of keys that a share has together with the table, and with shares before it.
+const WITH: [&str; 2] = ["table", "shares"];
+
 /// What shares have to be written again with.
 #[derive(Debug, Default)]
 pub(crate) struct Conflicts {
-    /// For each share the directory of a run of keys, if there are any: keys of a director whose rows it has to reject, or orphans with
-    /// the places that they have to have.
-    pub runs: Vec<Option<PathBuf>>,
+    /// What each share has to know.
+    pub shares: Vec<ShareConflicts>,
     /// Keys in all of these.
     pub keys: u64,
     /// The first of them, and the share that it is of.
     pub first: Option<(i64, usize)>,
     /// Different keys in all shares.
     pub distinct: u64,
+}
+
+/// The keys of a share that something before it has: of a director those whose rows it has to reject, or orphans with the places that they have
+/// to have. Each is the directory of a run, if there are any.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ShareConflicts {
+    /// Those that the table has.
+    pub with_table: Option<PathBuf>,
+    /// Those of earlier shares.
+    pub with_shares: Option<PathBuf>,
+}
+
+impl ShareConflicts {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.with_table.is_none() && self.with_shares.is_none()
+    }
 }
 
 /// What becomes of a key that several shares have.
@@ -32,8 +51,8 @@ pub(crate) enum Rule {
 }
 
 /// Finds the conflicts. `older` are runs of what the table has already; the shares come in the order of the inputs, each with the
-/// directory of its run, if it has one. New runs are written below `directories`, one for each share. It looks no further once there are
-/// more than `most` keys.
+/// directory of its run, if it has one. New runs are written below `directories`, one directory for each share. It looks no further once there
+/// are more than `most` keys.
 pub(crate) fn find_conflicts(
     rule: Rule,
     older: &[PathBuf],
@@ -43,14 +62,14 @@ pub(crate) fn find_conflicts(
 ) -> Result<Conflicts, IngestError> {
     let all = older.iter().map(Some);
     let mut merged = MergedRuns::open(all.chain(shares.iter().map(Option::as_ref)))?;
-    let mut writers: Vec<Option<IndexWriter>> = shares.iter().map(|_| None).collect();
+    let mut writers: Vec<[Option<IndexWriter>; 2]> = shares.iter().map(|_| [None, None]).collect();
     let mut conflicts = Conflicts::default();
-    let mut holder: Option<(i64, IndexEntry)> = None;
+    let mut holder: Option<(i64, usize, IndexEntry)> = None;
     while let Some((key, source, entry)) = merged.next()? {
-        let first = match holder {
-            Some((known, first)) if known == key => first,
+        let (holder_at, first) = match holder {
+            Some((known, at, first)) if known == key => (at, first),
             _ => {
-                holder = Some((key, entry));
+                holder = Some((key, source, entry));
                 conflicts.distinct += u64::from(source >= older.len());
                 continue;
             }
@@ -70,17 +89,27 @@ pub(crate) fn find_conflicts(
         else {
             return Err(IngestError::Internal);
         };
+        let with = usize::from(holder_at >= older.len());
+        let writer = &mut writer[with];
         let writer = match writer {
             Some(writer) => writer,
-            None => writer.insert(IndexWriter::create(directory)?),
+            None => writer.insert(IndexWriter::create(&directory.join(WITH[with]))?),
         };
         writer.push(key, first.location, rule == Rule::InOnePlace)?;
     }
-    for (writer, directory) in writers.into_iter().zip(directories) {
-        let written = writer.map(|writer| writer.finish()).transpose()?;
-        conflicts.runs.push(written.map(|_| directory.clone()));
+    for ([with_table, with_shares], directory) in writers.into_iter().zip(directories) {
+        conflicts.shares.push(ShareConflicts {
+            with_table: finished(with_table, &directory.join(WITH[0]))?,
+            with_shares: finished(with_shares, &directory.join(WITH[1]))?,
+        });
     }
     Ok(conflicts)
+}
+
+/// The directory of a run, if there is one.
+fn finished(writer: Option<IndexWriter>, directory: &Path) -> Result<Option<PathBuf>, IngestError> {
+    let written = writer.map(|writer| writer.finish()).transpose()?;
+    Ok(written.map(|_| directory.to_owned()))
 }
 
 /// Several runs in one order: by key, and by the number of the run. Some numbers have none.
@@ -135,7 +164,6 @@ impl MergedRuns {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::path::Path;
 
     use proptest::prelude::*;
     use sky::{ChunkId, Location, SubChunkId};
@@ -165,16 +193,20 @@ mod tests {
         prop::collection::vec(run, 1..5)
     }
 
-    /// What each share has to be written again with, by looking at every pair of runs.
-    fn expected(rule: Rule, older: &[Run], shares: &[Run]) -> Vec<Run> {
+    /// What each share has to be written again with, by looking at every pair of runs: the keys of the table, and those of other shares.
+    fn expected(rule: Rule, older: &[Run], shares: &[Run]) -> Vec<[Run; 2]> {
         let of_share = |share: usize| {
-            let before = || older.iter().chain(&shares[..share]);
-            let in_conflict = |(key, chunk): (&i64, &i32)| {
-                let first = before().find_map(|run| run.get(key))?;
-                let differs = rule == Rule::OnlyOnce || first != chunk;
-                differs.then_some((*key, *first))
-            };
-            shares[share].iter().filter_map(in_conflict).collect()
+            let mut found = [Run::new(), Run::new()];
+            for (key, chunk) in &shares[share] {
+                let of_table = older.iter().find_map(|run| run.get(key));
+                let of_share = shares[..share].iter().find_map(|run| run.get(key));
+                let first = of_table.or(of_share);
+                let differs = |first: &&i32| rule == Rule::OnlyOnce || *first != chunk;
+                if let Some(first) = first.filter(differs) {
+                    found[usize::from(of_table.is_none())].insert(*key, *first);
+                }
+            }
+            found
         };
         (0..shares.len()).map(of_share).collect()
     }
@@ -199,9 +231,11 @@ mod tests {
                 let entries = DirectorIndex::open(dir).unwrap().iter();
                 entries.map(|it| it.map(|(key, entry)| (key, entry.location.chunk.0)).unwrap()).collect()
             };
-            let runs: Vec<Run> = found.runs.iter().map(read).collect();
+            let runs: Vec<[Run; 2]> = (found.shares.iter())
+                .map(|it| [read(&it.with_table), read(&it.with_shares)])
+                .collect();
             prop_assert_eq!(&runs, &expected);
-            prop_assert_eq!(found.keys, expected.iter().map(|run| run.len() as u64).sum::<u64>());
+            prop_assert_eq!(found.keys, expected.iter().flatten().map(|run| run.len() as u64).sum::<u64>());
         }
     }
 }

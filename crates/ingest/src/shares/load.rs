@@ -9,7 +9,7 @@ use catalog::{
 };
 use store::{DirectorIndex, LoadDir, PartManifest, PartPartitioning};
 
-use super::conflicts::{Rule, find_conflicts};
+use super::conflicts::{Rule, ShareConflicts, find_conflicts};
 use super::division::share_sizes;
 use super::report::{contents, first_examples};
 use super::{InputPlan, PlanRequest, RUN_FILE, ShareReport, ShareRequest};
@@ -22,7 +22,7 @@ use crate::load::{Transaction, blocking, check_existing};
 use crate::load_locks::wait_for_lock;
 use crate::partitioning::{Cut, settled_cut};
 use crate::pipeline::SPILL_DIR;
-use crate::plan::check_options;
+use crate::plan::check_options_of_kind;
 use crate::report::{LoadReport, Partitioning};
 use crate::request::LoadRequest;
 
@@ -53,8 +53,8 @@ struct Share {
     load: LoadId,
     dir: LoadDir,
     files: Vec<PathBuf>,
-    /// The directory of the run of keys in conflict with shares before this one.
-    conflicts: Option<PathBuf>,
+    /// The keys in conflict with what comes before this share.
+    conflicts: ShareConflicts,
 }
 
 impl SharedLoad {
@@ -70,7 +70,7 @@ impl SharedLoad {
             false => request.with_key_name(),
         };
         check_can_be_shared(&request)?;
-        check_options(&request)?;
+        check_options_of_kind(&request)?;
         let lock = wait_for_lock(&request, &request.table).await?;
         clean_up(catalog, &request).await?;
         let appended_to = check_existing(catalog, &request).await?;
@@ -142,6 +142,9 @@ impl SharedLoad {
             scan_rating: self.request.scan_rating,
             max_errors: self.request.max_errors,
             allow_empty: self.request.allow_empty,
+            // Those of the worker that has looked at the inputs are its own.
+            memory: self.request.memory,
+            threads: self.request.threads,
             ..plan.load.clone()
         };
         let kind = request.effective_kind();
@@ -170,7 +173,7 @@ impl SharedLoad {
                 load,
                 dir: LoadDir::create(data_dir, database, table, load)?,
                 files: files.by_ref().take(*size).collect(),
-                conflicts: None,
+                conflicts: ShareConflicts::default(),
             });
         }
         self.request = request;
@@ -188,7 +191,8 @@ impl SharedLoad {
             return Err(IngestError::Internal);
         };
         let is_director = self.request.effective_kind() == TableKind::Director;
-        let conflicts = usize::from(share.conflicts.is_some());
+        let with_table = usize::from(share.conflicts.with_table.is_some());
+        let with_shares = usize::from(share.conflicts.with_shares.is_some());
         let orphan_runs = self.family.indexes().len();
         Ok(ShareRequest {
             load: LoadRequest {
@@ -199,12 +203,16 @@ impl SharedLoad {
             director: self.directors.tables().next().cloned(),
             smallest_chunk: self.directors.smallest_chunk().map(|chunk| chunk.0),
             director_runs: match is_director {
-                true => conflicts,
+                true => with_table,
                 false => self.directors.runs().len(),
+            },
+            earlier_runs: match is_director {
+                true => with_shares,
+                false => 0,
             },
             orphan_runs: match is_director {
                 true => orphan_runs,
-                false => orphan_runs + conflicts,
+                false => orphan_runs + with_shares,
             },
         })
     }
@@ -213,15 +221,19 @@ impl SharedLoad {
     pub fn run_files(&self, number: usize) -> Vec<PathBuf> {
         let mut directories = self.directors.runs();
         let orphans = self.family.indexes();
-        let conflicts = self.shares.get(number).and_then(|it| it.conflicts.clone());
+        let conflicts = self.shares.get(number).map(|it| it.conflicts.clone());
+        let ShareConflicts {
+            with_table,
+            with_shares,
+        } = conflicts.unwrap_or_default();
         match self.request.effective_kind() {
             TableKind::Director => {
-                directories.extend(conflicts);
+                directories.extend(with_table.into_iter().chain(with_shares));
                 directories.extend(orphans);
             }
             _ => {
                 directories.extend(orphans);
-                directories.extend(conflicts);
+                directories.extend(with_shares);
             }
         }
         directories
@@ -302,10 +314,10 @@ impl SharedLoad {
         self.is_second_round = true;
         self.orphan_keys = found.distinct;
         let mut again = Vec::new();
-        for (number, (share, run)) in self.shares.iter_mut().zip(found.runs).enumerate() {
-            if run.is_some() {
+        for (number, (share, conflicts)) in self.shares.iter_mut().zip(found.shares).enumerate() {
+            if !conflicts.is_empty() {
                 again.push(number);
-                share.conflicts = run;
+                share.conflicts = conflicts;
             }
         }
         Ok(again)

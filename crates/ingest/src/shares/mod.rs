@@ -84,8 +84,19 @@ pub struct ShareRequest {
     pub smallest_chunk: Option<i32>,
     /// The first runs of keys that come with the request: those of the director. Of a director, those that it has already.
     pub director_runs: usize,
+    /// The runs behind these: of a director, keys that rows of earlier shares have.
+    pub earlier_runs: usize,
     /// The runs behind these: keys that rows of children have, and where they are.
     pub orphan_runs: usize,
+}
+
+impl ShareRequest {
+    /// How many runs of keys come with the request.
+    pub fn run_count(&self) -> usize {
+        [self.director_runs, self.earlier_runs, self.orphan_runs]
+            .into_iter()
+            .fold(0, usize::saturating_add)
+    }
 }
 
 /// What a share has written.

@@ -48,6 +48,7 @@ pub fn plan_inputs(
     load.text.quote = layout.quote;
     load.text.nulls = layout.nulls;
     load.kind = Some(plan.kind);
+    load.are_columns_found = declared.is_none() && load.declared.is_none();
     load.declared = Some(plan.columns.clone());
     // What was said of columns is in their declarations now.
     load.schema = None;

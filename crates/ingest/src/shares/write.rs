@@ -18,7 +18,7 @@ use crate::progress::{Phase, Progress};
 use crate::report::Partitioning;
 use crate::request::LoadRequest;
 
-/// The table in the scratch archive whose parts are the runs of keys.
+/// The database and the table in an archive of their own whose parts are the runs of keys.
 const RUNS: &str = "runs";
 
 /// Writes the part of a share into an archive of its own in `scratch`, which nobody reads. `runs` are the files of the runs of keys that the
@@ -35,7 +35,7 @@ pub async fn write_share(
 ) -> Result<(ShareReport, PathBuf), IngestError> {
     let started = Instant::now();
     progress.enter(Phase::Preparing, 0);
-    if runs.len() != share.director_runs + share.orphan_runs {
+    if runs.len() != share.run_count() {
         return Err(IngestError::Internal);
     }
     let watched = progress.clone();
@@ -45,7 +45,12 @@ pub async fn write_share(
     let load = blocking(move || expanded_within(load, &may_read, &watched)).await?;
     let data_dir = load.data_dir.clone();
     let catalog = Catalog::open_or_create(&data_dir).await?;
-    let outcome = write_with(&catalog, &share, load, runs, progress, started).await;
+    let of_runs = scratch.join(RUNS);
+    let dirs = blocking(move || directories(&of_runs, runs)).await;
+    let outcome = match dirs {
+        Ok(dirs) => write_with(&catalog, &share, load, dirs, progress, started).await,
+        Err(error) => Err(error),
+    };
     catalog.close().await;
     let (report, number) = outcome?;
     let spec = &report.manifest.table;
@@ -57,13 +62,11 @@ async fn write_with(
     catalog: &Catalog,
     share: &ShareRequest,
     load: LoadRequest,
-    runs: Vec<PathBuf>,
+    dirs: Vec<LoadDir>,
     progress: Arc<Progress>,
     started: Instant,
 ) -> Result<(ShareReport, LoadId), IngestError> {
     let number = catalog.begin_load(&load.database, &load.table).await?;
-    let data_dir = load.data_dir.clone();
-    let dirs = blocking(move || directories(&data_dir, runs)).await?;
     let transaction = Transaction {
         catalog: catalog.clone(),
         request: load,
@@ -132,14 +135,15 @@ fn placed_by(
     kind: TableKind,
     mut dirs: Vec<LoadDir>,
 ) -> Result<(Directors, Family), IngestError> {
-    let orphans = dirs.split_off(share.director_runs);
+    let orphans = dirs.split_off(share.director_runs + share.earlier_runs);
     match (kind, &share.director) {
         (TableKind::Director, _) if dirs.is_empty() && orphans.is_empty() => {
             Ok((Directors::none(), Family::default()))
         }
         (TableKind::Director, _) => {
+            let of_load = dirs.split_off(share.director_runs);
             let family = Family::of(orphans);
-            Ok((Directors::of_appended(dirs, &family), family))
+            Ok((Directors::of_share(dirs, of_load, &family), family))
         }
         (TableKind::Child, Some(director)) => {
             let smallest = share.smallest_chunk.map(ChunkId);
