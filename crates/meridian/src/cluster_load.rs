@@ -1,13 +1,16 @@
 //! `meridian load --cluster`: the workers of a cluster load, and this process shows how far they are.
 
+use std::cell::Cell;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::messages::{LoadInputs, LoadOrder, LoadState, SchemaFile};
-use cluster::{ClusterError, CredentialFiles, Operator};
+use cluster::messages::{LoadInputs, LoadOrder, SchemaFile};
+use cluster::{CredentialFiles, Operator};
 use ingest::{LoadReport, LoadRequest, Progress};
 use remote_files::is_url;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
 use crate::failure::Failure;
@@ -17,6 +20,11 @@ use crate::load_progress::ProgressDisplay;
 const POLL: Duration = Duration::from_millis(300);
 /// After so many requests without an answer, one after another, the front end is given up.
 const MOST_SILENT: usize = 20;
+/// The exit status of a command that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
+/// What is said where it is not known how a load has ended.
+const MAY_BE_LOADED: &str =
+    "and how the load has ended is not known: look at the table before you load again";
 
 /// Has the workers load, and prints the report.
 pub fn run(
@@ -52,46 +60,68 @@ pub fn run(
     tell_report(&report)
 }
 
-/// Begins the load and waits for its end. Ctrl-C cancels it, which then leaves nothing.
+/// Begins the load and waits for its end. Ctrl-C cancels it, which then leaves nothing; once more ends the waiting.
 async fn follow(
     operator: &Operator,
     order: &LoadOrder,
     progress: &Progress,
 ) -> Result<LoadReport, Failure> {
+    // From here on, so that none is lost while the front end is asked.
+    let mut interrupts = signal(SignalKind::interrupt())?;
     let number = cluster::random()?;
-    operator.begin_load(number, order).await?;
-    let mut is_cancelled = false;
+    let is_cancelled = Cell::new(false);
+    let ended = async {
+        if let Err(error) = operator.begin_load(number, order).await {
+            // It may have begun all the same, its response lost.
+            let _ = operator.cancel_load(number).await;
+            return Err(error.into());
+        }
+        wait_for_end(operator, number, progress, &is_cancelled).await
+    };
+    let mut ended = pin!(ended);
     loop {
         tokio::select! {
-            () = sleep(POLL) => {}
-            interrupted = tokio::signal::ctrl_c(), if !is_cancelled => {
-                is_cancelled = interrupted.is_ok();
-                operator.cancel_load(number).await?;
+            outcome = &mut ended => return outcome,
+            _ = interrupts.recv() => {
+                if is_cancelled.replace(true) {
+                    let why = format!("the waiting is cancelled, {MAY_BE_LOADED}");
+                    return Err(Failure::with_status(why, INTERRUPTED));
+                }
             }
-        }
-        let LoadState {
-            progress: now,
-            outcome,
-        } = state(operator, number).await?;
-        progress.show(&now);
-        match outcome {
-            None => {}
-            Some(Ok(report)) => return Ok(report),
-            Some(Err(sentence)) => return Err(Failure::new(sentence)),
         }
     }
 }
 
-async fn state(operator: &Operator, number: u64) -> Result<LoadState, ClusterError> {
+/// Asks again and again how far the load is, and has it end once it is cancelled.
+async fn wait_for_end(
+    operator: &Operator,
+    number: u64,
+    progress: &Progress,
+    is_cancelled: &Cell<bool>,
+) -> Result<LoadReport, Failure> {
     let mut silent = 0;
     loop {
-        match operator.load_state(number).await {
-            Err(error) if silent + 1 >= MOST_SILENT => return Err(error),
+        sleep(POLL).await;
+        if is_cancelled.get() {
+            // Again and again, until the front end has got it.
+            let _ = operator.cancel_load(number).await;
+        }
+        let state = match operator.load_state(number).await {
+            Ok(state) => state,
+            Err(error) if silent + 1 >= MOST_SILENT => {
+                return Err(Failure::new(format!("{error}; {MAY_BE_LOADED}")));
+            }
             Err(_) => {
                 silent += 1;
-                sleep(POLL).await;
+                continue;
             }
-            state => return state,
+        };
+        silent = 0;
+        progress.show(&state.progress);
+        match state.outcome {
+            None => {}
+            Some(Ok(report)) => return Ok(report),
+            Some(Err(sentence)) => return Err(Failure::new(sentence)),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What workers do for a load, as the front end has them do it: a task is sent to a worker, asked for until it is done, and what it has written is
 //! fetched and verified. What a worker does not do because it is gone, another does.
 
+use std::convert::Infallible;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -26,6 +27,8 @@ use crate::tls::Role;
 const POLL: Duration = Duration::from_millis(200);
 /// After so many requests without an answer, one after another, another worker does the task.
 const MOST_SILENT: usize = 3;
+/// How often it is asked while its files are fetched, lest it takes them for forgotten.
+const KEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// Bytes of a run of keys that are sent at once.
 const PIECE: usize = 8 << 20;
 /// How long a worker may say nothing in the middle of a file.
@@ -44,6 +47,18 @@ enum Failure {
     Worker(String),
     /// It would be no other elsewhere.
     Load(String),
+    /// The front end cannot do its part.
+    FrontEnd(String),
+}
+
+impl Failure {
+    /// What is told of it; of a worker's that is to blame also where another one takes over.
+    fn tell(self, worker: &LoadWorker) -> String {
+        match self {
+            Self::Worker(why) | Self::Load(why) => format!("worker {}: {why}", worker.name),
+            Self::FrontEnd(why) => format!("the front end {why}; nothing was loaded"),
+        }
+    }
 }
 
 impl From<ClusterError> for Failure {
@@ -91,8 +106,8 @@ impl Tasks {
                     return Ok(*plan);
                 }
                 Ok(_) => why = format!("worker {}: it does something else", worker.name),
-                Err(Failure::Worker(error)) => why = of_worker(worker, &error),
-                Err(Failure::Load(error)) => return Err(of_worker(worker, &error)),
+                Err(failure @ Failure::Worker(_)) => why = failure.tell(worker),
+                Err(failure) => return Err(failure.tell(worker)),
             }
             warn!(
                 worker = worker.name,
@@ -130,8 +145,8 @@ impl Tasks {
             let worker = &workers[(number + turn) % workers.len()];
             match self.share_by(worker, shared, number, at).await {
                 Ok(report) => return Ok(report),
-                Err(Failure::Worker(error)) => why = of_worker(worker, &error),
-                Err(Failure::Load(error)) => return Err(of_worker(worker, &error)),
+                Err(failure @ Failure::Worker(_)) => why = failure.tell(worker),
+                Err(failure) => return Err(failure.tell(worker)),
             }
             warn!(why, "another worker takes the share of a load");
         }
@@ -146,7 +161,7 @@ impl Tasks {
         at: usize,
     ) -> Result<ShareReport, Failure> {
         let request = shared.share_request(number);
-        let request = request.map_err(|error| Failure::Load(error.to_string()))?;
+        let request = request.map_err(|_| no_such_share(number))?;
         let work = LoadWork::Share(Box::new(request));
         let runs = shared.run_files(number);
         let show = |now| self.show(at, now);
@@ -161,8 +176,15 @@ impl Tasks {
         );
         let files = report.chunk_files().into_iter().chain(report.run_file());
         clear(shared, number).await?;
-        for file in files {
-            self.fetch(worker, task, shared, number, &file).await?;
+        let fetched = async {
+            for file in files {
+                self.fetch(worker, task, shared, number, &file).await?;
+            }
+            Ok::<(), Failure>(())
+        };
+        tokio::select! {
+            fetched = fetched => fetched?,
+            never = self.keep_asking(worker, task) => match never {},
         }
         self.end(worker, task).await;
         Ok(*report)
@@ -219,6 +241,20 @@ impl Tasks {
         }
     }
 
+    /// Asks for a task again and again, so that its files stay while one of them is fetched, which may take long.
+    async fn keep_asking(&self, worker: &LoadWorker, task: u64) -> Infallible {
+        let path = format!("/loads/{task}");
+        let (role, address) = (Role::Worker, &worker.address);
+        loop {
+            sleep(KEEP_INTERVAL).await;
+            let asked = self
+                .client
+                .bytes(Method::GET, role, address, &path, Bytes::new());
+            // Whoever fetches its files notices that it is gone.
+            let _ = asked.await;
+        }
+    }
+
     async fn send_run(
         &self,
         worker: &LoadWorker,
@@ -227,10 +263,10 @@ impl Tasks {
         path: &Path,
     ) -> Result<(), Failure> {
         let failed = |error: std::io::Error| {
-            Failure::Load(format!("cannot read {}: {error}", path.display()))
+            Failure::FrontEnd(format!("cannot read {}: {error}", path.display()))
         };
         let mut file = tokio::fs::File::open(path).await.map_err(failed)?;
-        let target = format!("/loads/{number}/runs/{run}");
+        let mut at = 0;
         loop {
             let mut piece = Vec::with_capacity(PIECE);
             let mut some = (&mut file).take(PIECE as u64);
@@ -238,6 +274,8 @@ impl Tasks {
             if piece.is_empty() {
                 return Ok(());
             }
+            let target = format!("/loads/{number}/runs/{run}?at={at}");
+            at += piece.len();
             let (role, address) = (Role::Worker, &worker.address);
             let sent = self
                 .client
@@ -256,7 +294,7 @@ impl Tasks {
         file: &ShareFile,
     ) -> Result<(), Failure> {
         let Some(path) = shared.place_of(number, &file.name) else {
-            return Err(Failure::Load(format!("there is no share {number}")));
+            return Err(no_such_share(number));
         };
         let source = format!("/loads/{task}/files/{}", file.name);
         self.download(worker, &source, &path).await?;
@@ -274,7 +312,7 @@ impl Tasks {
         path: &Path,
     ) -> Result<(), Failure> {
         let cannot_write = |error: std::io::Error| {
-            Failure::Load(format!("cannot write {}: {error}", path.display()))
+            Failure::FrontEnd(format!("cannot write {}: {error}", path.display()))
         };
         let (role, address) = (Role::Worker, &worker.address);
         let from = |why: &str| Failure::Worker(format!("{address} {why}"));
@@ -376,10 +414,11 @@ impl Tasks {
 /// Removes the files of chunks that were fetched of a share before.
 async fn clear(shared: &SharedLoad, number: usize) -> Result<(), Failure> {
     let Some(dir) = shared.place_of(number, "") else {
-        return Err(Failure::Load(format!("there is no share {number}")));
+        return Err(no_such_share(number));
     };
-    let failed =
-        |error: std::io::Error| Failure::Load(format!("cannot clear {}: {error}", dir.display()));
+    let failed = |error: std::io::Error| {
+        Failure::FrontEnd(format!("cannot clear {}: {error}", dir.display()))
+    };
     let mut entries = tokio::fs::read_dir(&dir).await.map_err(failed)?;
     while let Some(entry) = entries.next_entry().await.map_err(failed)? {
         if entry.path().extension().is_some_and(|it| it == "mrd") {
@@ -389,6 +428,6 @@ async fn clear(shared: &SharedLoad, number: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-fn of_worker(worker: &LoadWorker, why: &str) -> String {
-    format!("worker {}: {why}", worker.name)
+fn no_such_share(number: usize) -> Failure {
+    Failure::FrontEnd(format!("knows no share {number}: please report this"))
 }

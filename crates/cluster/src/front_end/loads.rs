@@ -56,8 +56,7 @@ impl Loads {
     fn find(&self, number: u64) -> Result<Arc<ClusterLoad>, ClientError> {
         let found = lock(&self.0).get(&number).cloned();
         let unknown = || {
-            let why = "the front end knows no such load: it was started again, or nobody has asked how far the load is; nothing was loaded unless the \
-                       table shows it";
+            let why = "the front end knows no such load: it was started again, or nobody has asked for a while how far the load is";
             (StatusCode::NOT_FOUND, why.to_owned())
         };
         let load = found.ok_or_else(unknown)?;

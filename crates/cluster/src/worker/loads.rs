@@ -10,11 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use axum::extract::{Path as Route, Request, State};
+use axum::extract::{Path as Route, Query, Request, State};
 use axum::http::{Response, StatusCode};
 use ingest::{LoadRequest, MayRead, Progress, RemoteInputs, plan_inputs, write_share};
 use remote_files::{Client, Settings, is_url};
-use tokio::io::AsyncWriteExt;
+use serde::Deserialize;
+use tokio::io::{AsyncSeekExt, AsyncWriteExt};
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
@@ -45,6 +47,8 @@ pub(super) struct Loads {
     directory: PathBuf,
     may_read: MayRead,
     tasks: Mutex<HashMap<u64, Arc<Task>>>,
+    /// Shares are written one after another: each takes the memory that there is for loads.
+    turn: Semaphore,
 }
 
 /// A task; its directory goes with it.
@@ -98,6 +102,7 @@ impl Loads {
             directory,
             may_read,
             tasks: Mutex::default(),
+            turn: Semaphore::new(1),
         })
     }
 
@@ -119,10 +124,11 @@ impl Loads {
 
     /// The same, made if it is not there.
     fn make(&self, number: u64) -> Result<Arc<Task>, ClientError> {
-        if let Ok(task) = self.task(number) {
-            return Ok(task);
-        }
         let mut tasks = self.lock();
+        if let Some(task) = tasks.get(&number) {
+            task.lock().heard = Instant::now();
+            return Ok(Arc::clone(task));
+        }
         if tasks.len() >= MOST_TASKS {
             let why = format!("this worker has {MOST_TASKS} tasks of loads: try again later");
             return Err((StatusCode::SERVICE_UNAVAILABLE, why));
@@ -173,10 +179,18 @@ pub(super) async fn keep_ending(worker: &Arc<Worker>) {
     }
 }
 
+/// Which bytes of a run of keys come.
+#[derive(Debug, Deserialize)]
+pub(super) struct PieceOfRun {
+    /// The number of the first. A piece that comes twice, since its response was lost, is written to the same place.
+    at: u64,
+}
+
 /// Takes bytes of a run of keys.
 pub(super) async fn take_run(
     State(worker): State<Arc<Worker>>,
     Route((number, run)): Route<(u64, usize)>,
+    Query(piece): Query<PieceOfRun>,
     request: Request,
 ) -> Result<Response<Body>, ClientError> {
     let bad = |why: String| (StatusCode::BAD_REQUEST, why);
@@ -191,7 +205,9 @@ pub(super) async fn take_run(
     let path = run_path(&task.scratch, run);
     let written = async {
         let mut options = tokio::fs::OpenOptions::from(catalog::writable_file());
-        let mut file = options.append(true).create(true).open(&path).await?;
+        let options = options.create(true).truncate(false);
+        let mut file = options.open(&path).await?;
+        file.seek(std::io::SeekFrom::Start(piece.at)).await?;
         file.write_all(&body).await?;
         file.flush().await
     };
@@ -229,10 +245,14 @@ pub(super) async fn begin(
     let (running, host) = (Arc::clone(&task), Arc::clone(&worker));
     let done = compute.spawn(async move { run(&host, &running, order).await });
     tokio::spawn(async move {
-        let outcome = done.await.unwrap_or_else(|error| {
-            tracing::error!(%error, "a task of a load failed unexpectedly");
-            Err("a task of the load failed unexpectedly: please report this".to_owned())
-        });
+        let outcome = match done.await {
+            // The worker ends, and another one takes the task.
+            Err(error) if error.is_cancelled() => return,
+            outcome => outcome.unwrap_or_else(|error| {
+                tracing::error!(%error, "a task of a load failed unexpectedly");
+                Err("a task of the load failed unexpectedly: please report this".to_owned())
+            }),
+        };
         let mut state = task.lock();
         state.outcome = Some(outcome.map(|(outcome, part)| {
             state.part = part;
@@ -308,6 +328,7 @@ async fn run(
     match work {
         LoadWork::Plan(mut request) => {
             prepare(worker, &mut request.load, &inputs, &scratch)?;
+            let schema = request.load.schema.clone();
             let copies = scratch.join("copies");
             catalog::make_directories(&copies).map_err(|error| error.to_string())?;
             // It lives as long as somebody uses its directory.
@@ -318,7 +339,14 @@ async fn run(
                 planned
             });
             let planned = planned.await.map_err(|error| error.to_string())?;
-            let plan = planned.map_err(|error| error.to_string())?;
+            let plan = planned.map_err(|error| match (&schema, &inputs.schema) {
+                // Whoever reads this knows the file that was sent along.
+                (Some(copy), Some(schema)) => {
+                    let copy = copy.display().to_string();
+                    error.to_string().replace(&copy, &schema.name)
+                }
+                _ => error.to_string(),
+            })?;
             Ok((LoadTaskOutcome::Plan(Box::new(plan)), None))
         }
         LoadWork::Share(mut share) => {
@@ -333,6 +361,8 @@ async fn run(
             )?;
             let runs = 0..share.run_count().min(MOST_RUNS);
             let runs = runs.map(|run| run_path(&scratch, run)).collect();
+            let turn = worker.loads.turn.acquire().await;
+            let _turn = turn.map_err(|error| error.to_string())?;
             let written = write_share(*share, runs, &scratch, may_read, progress).await;
             let (report, part) = written.map_err(|error| error.to_string())?;
             Ok((LoadTaskOutcome::Share(Box::new(report)), Some(part)))
