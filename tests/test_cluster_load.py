@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import signal
 import sqlite3
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import astropy.table
 import duckdb
 import numpy as np
 import pyarrow as pa
@@ -19,8 +22,10 @@ import pytest
 
 from cluster_members import Cluster
 from meridian_cli import Meridian, Outcome, load_arguments
+from object_store import object_store
 from serving import wait_until
-from small_tables import DIRECTOR, load_stars_and_bands, star_lines, write_lines
+from small_tables import CUT, DIRECTOR, load_stars_and_bands, star_lines, write_lines
+from test_cluster_front_ends import FrontEnds
 
 STARS = 6000
 CHILD = {"kind": "child", "key": "id", "own_key": "visit", "director": "Star", "ra": "ra", "dec": "dec"}
@@ -80,6 +85,23 @@ def number(report: str, what: str) -> int:
     return int(match.group(1).replace(",", ""))
 
 
+def reasons(report: str) -> list[str]:
+    """How many rows were rejected for which reasons."""
+    return re.findall(r"^ +([\d,]+ because: .*)$", report, re.MULTILINE)
+
+
+class WithEnvironment(Meridian):
+    """The program in another environment."""
+
+    def __init__(self, meridian: Meridian, **environment: str) -> None:
+        super().__init__(meridian.binary)
+        self.environment = environment
+
+    def start(self, *arguments: object, env: dict[str, str] | None = None, **options: object) -> subprocess.Popen[bytes]:
+        """Starts a call and does not wait for it."""
+        return super().start(*arguments, env={**self.environment, **(env or {})}, **options)
+
+
 def leftovers(cluster: Cluster) -> list[Path]:
     """What workers keep of loads, and the parts that no table shows."""
     shown = parts(cluster, "new")
@@ -119,7 +141,14 @@ def star_files(directory: Path, count: int = 5) -> list[Path]:
 # What is loaded.
 
 
-def test_tables_are_those_of_a_load_on_one_machine(cluster: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_tables_are_those_of_a_load_on_one_machine(meridian: Meridian, tmp_path: Path, workers: int) -> None:
+    with loading_cluster(meridian, tmp_path, workers) as cluster:
+        check_tables_are_those_of_one_machine(cluster, tmp_path, workers)
+
+
+def check_tables_are_those_of_one_machine(cluster: Cluster, tmp_path: Path, workers: int) -> None:
+    """A director, a child and a replicated table in several files."""
     inputs = tmp_path / "in"
     stars = star_files(inputs)
     visits = [write_lines(inputs / f"visits{n}.csv", visit_lines(4000, n + 1), VISITS) for n in range(4)]
@@ -148,9 +177,10 @@ def test_tables_are_those_of_a_load_on_one_machine(cluster: Cluster, tmp_path: P
         assert rows(cluster, statement) == rows(cluster, statement, alone), statement
     assert 'overlap       0 rows' not in told["Star"]
     cluster.meridian.must("check", "--data", cluster.data)
-    # Each star is in a chunk for one share's rows, and all have replicas soon.
-    assert len(parts(cluster, "new")) == 3 + 3 + 2
-    cluster.wait_for_replicas()
+    # Each share is a part, and all have replicas soon.
+    assert len(parts(cluster, "new")) == 2 * workers + min(workers, len(bands))
+    if workers > 1:
+        cluster.wait_for_replicas()
     with duckdb.connect() as connection:
         (expected,) = connection.execute(
             f"SELECT COUNT(*) FROM read_csv('{inputs}/visits*.csv') v JOIN read_csv('{inputs}/stars*.csv') s ON s.id = v.id"
@@ -187,12 +217,14 @@ def test_rows_are_rejected_as_on_one_machine(cluster: Cluster, tmp_path: Path) -
     on_one = cluster.meridian.load(alone, "new", "Star", *files, max_errors=5000, **DIRECTOR).text
     for what in ("rows read", "rows loaded", "rows rejected"):
         assert number(told, what) == number(on_one, what), told + on_one
+    assert len(reasons(told)) == 2 and reasons(told) == reasons(on_one)
     assert rows(cluster, "SELECT * FROM Star") == rows(cluster, "SELECT * FROM Star", alone)
-    more = [write_lines(inputs / f"more{n}.csv", [f"{k},{k % 360},{k % 90},{n}" for k in range(n * 400, 3000, 3)]) for n in range(3)]
+    more = [write_lines(inputs / f"more{n}.csv", [f"{k},{k % 360},{k % 90},{n}" for k in range(n * 300, 3000, 3)]) for n in range(3)]
     told = loaded(cluster, "new", "Star", *more, append=True, max_errors=5000)
     on_one = cluster.meridian.load(alone, "new", "Star", *more, append=True, max_errors=5000).text
     for what in ("rows read", "rows loaded", "rows rejected"):
         assert number(told, what) == number(on_one, what), told + on_one
+    assert len(reasons(told)) == 2 and reasons(told) == reasons(on_one)
     assert rows(cluster, "SELECT * FROM Star") == rows(cluster, "SELECT * FROM Star", alone)
     # A whole share can be rejected.
     told = loaded(cluster, "new", "Twice", files[0], files[0], max_errors=5000, **DIRECTOR)
@@ -260,9 +292,119 @@ def test_formats_patterns_schemas_and_replacement(cluster: Cluster, tmp_path: Pa
     assert rows(cluster, "SELECT COUNT(*), COUNT(mag), MIN(ra), MAX(id) FROM Star") == Counter([(150, 51, 0.25, 149)])
     assert leftovers(cluster) == []
     empty = write_lines(inputs / "empty.csv", [])
-    assert "there are no rows" in load(cluster, "new", "Nothing", empty, empty, **DIRECTOR).complaint
+    options = {"schema": write_schema(tmp_path), **DIRECTOR}
+    assert "there are no rows" in load(cluster, "new", "Nothing", empty, empty, **options).complaint
     loaded(cluster, "new", "Nothing", empty, empty, allow_empty=True, schema=write_schema(tmp_path), **DIRECTOR)
     assert rows(cluster, "SELECT COUNT(*) FROM Nothing") == Counter([(0,)])
+
+
+def test_all_formats_are_loaded_as_on_one_machine(cluster: Cluster, tmp_path: Path) -> None:
+    """With the types, units and descriptions that the files say; a HATS catalogue with its position."""
+    inputs, alone = tmp_path / "in", tmp_path / "alone"
+    rng = np.random.default_rng(9)
+    for n in range(3):
+        table = astropy.table.Table(
+            {
+                "id": np.arange(n * 200, n * 200 + 200),
+                "ra": rng.uniform(0, 360, 200),
+                "dec": rng.uniform(-80, 80, 200),
+                "mag": rng.normal(20, 2, 200).astype(np.float32),
+                "name": [f"star {k % 7}" for k in range(200)],
+            }
+        )
+        table["ra"].unit = table["dec"].unit = "deg"
+        table["mag"].unit, table["mag"].description = "mag", "Brightness."
+        table.write(inputs / f"stars{n}.fits")
+        table.write(inputs / f"stars{n}.vot", format="votable")
+        table.write(inputs / f"stars{n}.ecsv")
+        arrow = pa.table({name: np.asarray(table[name]).tolist() if name == "name" else np.asarray(table[name]) for name in table.colnames})
+        with pa.ipc.new_file(inputs / f"stars{n}.arrow", arrow.schema) as writer:
+            writer.write_table(arrow)
+        (inputs / f"stars{n}.csv.gz").write_bytes(gzip.compress((inputs / f"stars{n}.ecsv").read_bytes()))
+    for ending in ("fits", "vot", "ecsv", "arrow", "csv.gz"):
+        name = "T" + ending.replace(".", "")
+        told = loaded(cluster, "new", name, inputs / f"stars*.{ending}", **DIRECTOR)
+        assert number(told, "rows loaded") == 600
+        cluster.meridian.load(alone, "new", name, inputs / f"stars*.{ending}", **DIRECTOR)
+    catalogue = inputs / "catalogue"
+    of_table = ("--data", alone, "--db", "new", "--table", "Tfits")
+    cluster.meridian.must("export", *of_table, "--format", "hats", "--output", catalogue, "--rows-per-pixel", 50)
+    loaded(cluster, "new", "Hats", catalogue, key="id", **CUT)
+    cluster.meridian.load(alone, "new", "Hats", catalogue, key="id", **CUT)
+    for (name,) in cluster.meridian.rows(alone, "new", "SELECT table_name FROM information_schema.tables WHERE table_schema = 'new'"):
+        assert rows(cluster, f"SELECT * FROM {name}") == rows(cluster, f"SELECT * FROM {name}", alone), name
+    said = "SELECT table_name, column_name, datatype, unit, ucd, description FROM TAP_SCHEMA.columns WHERE table_name LIKE 'new.%'"
+    assert rows(cluster, said) == rows(cluster, said, alone)
+    assert leftovers(cluster) == []
+
+
+def test_files_come_from_a_store(meridian: Meridian, tmp_path: Path) -> None:
+    """Workers read them with the credentials of their own environment, which the client need not have."""
+    with object_store(Path(__file__).parent / "certificates") as store:
+        files = star_files(tmp_path, 3)
+        for path in files:
+            store.put(f"dr1/{path.name}", path)
+            store.put(f"dr2/{path.stem}.parquet", write_parquet(path))
+        (tmp_path / "in").mkdir()
+        with loading_cluster(WithEnvironment(meridian, **store.environment()), tmp_path, 2) as cluster:
+            cluster.meridian = meridian
+            loaded(cluster, "new", "Text", f"s3://{store.BUCKET}/dr1/*.csv", **DIRECTOR)
+            loaded(cluster, "new", "Star", f"s3://{store.BUCKET}/dr2/*.parquet", **DIRECTOR)
+            with duckdb.connect() as connection:
+                expected = Counter(connection.execute(f"SELECT * FROM read_csv('{tmp_path}/stars?.csv')").fetchall())
+            assert sum(expected.values()) == STARS
+            assert rows(cluster, "SELECT * FROM Star") == rows(cluster, "SELECT * FROM Text") == expected
+            outcome = load(cluster, "new", "None", f"s3://{store.BUCKET}/dr3/*.csv", **DIRECTOR)
+            assert outcome.status != 0 and re.search(r"worker w\d: .*dr3", outcome.complaint), outcome.complaint
+            assert leftovers(cluster) == []
+
+
+def write_parquet(path: Path) -> Path:
+    """The rows of a CSV file in Parquet, beside it."""
+    target = path.with_suffix(".parquet")
+    duckdb.sql(f"COPY (SELECT * FROM read_csv('{path}')) TO '{target}'")
+    return target
+
+
+def test_any_front_end_has_workers_load(meridian: Meridian, tmp_path: Path, postgres: str) -> None:
+    """With the catalog in PostgreSQL: what one front end has loaded is seen at the other, also when the one that loads is killed before."""
+    (tmp_path / "in").mkdir()
+    data = load_stars_and_bands(meridian, tmp_path, 300)
+    meridian.must("catalog", "copy", "--data", data, "--to", postgres, "--schema", "cluster_loads")
+    files = star_files(tmp_path / "in", 4)
+    duplicates = [*files, write_lines(tmp_path / "in" / "again.csv", star_lines(STARS, 2)[:700])]
+    cluster = FrontEnds(meridian, tmp_path / "cluster", data, 2)
+
+    def words(at: int, *files: Path, **options: object) -> list[object]:
+        words = load_arguments(Path("x"), "new", "Star", **DIRECTOR, **options)
+        place = words.index("--data")
+        return [*words[:place], "--cluster", cluster.addresses[at], "--cluster-secret", cluster.secret, *words[place + 2 :], *files]
+
+    def counted(at: int) -> tuple[object, ...]:
+        with cluster.servers[at].connect(database="new") as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT COUNT(*), COUNT(DISTINCT id), SUM(version) FROM Star")
+            return tuple(map(int, cursor.fetchall()[0]))
+
+    try:
+        for name in ("w0", "w1"):
+            cluster.start_worker(name, "--load-from", tmp_path / "in")
+        for at in (0, 1):
+            wait_until(lambda: cluster.states(at) == {"w0": "live", "w1": "live"}, 30, "the workers have joined")
+        assert number(meridian.must(*words(1, *duplicates, max_errors=700)).text, "rows rejected") == 700
+        wait_until(lambda: counted(0) == (STARS, STARS, STARS), 10, "the other front end sees the table")
+        assert counted(1) == (STARS, STARS, STARS)
+        slow = slow_files(tmp_path / "in")
+        process = meridian.start(*words(1, *slow, replace=True))
+        wait_until(lambda: any(cluster.directory.glob("w0/replicas/loads/*/archive/tables/new.*")), 60, "the worker is at it")
+        cluster.kill(1)
+        assert process.wait(timeout=60) != 0
+        assert counted(0) == (STARS, STARS, STARS)
+        meridian.must(*words(0, *slow, replace=True))
+        assert counted(0) == (240_000, 240_000, 240_000)
+        meridian.must("check", "--data", data)
+    finally:
+        cluster.end()
+    assert not cluster.panics, cluster.panics
 
 
 def write_schema(directory: Path) -> Path:
@@ -274,6 +416,43 @@ def write_schema(directory: Path) -> Path:
 
 
 # What is refused.
+
+
+def test_what_is_wrong_with_files_is_told_as_on_one_machine(cluster: Cluster, tmp_path: Path) -> None:
+    """Of text files without a declaration the first line is a header, in whichever share they are."""
+    inputs, alone = tmp_path / "in", tmp_path / "alone"
+
+    def write(name: str, header: str, *lines: str) -> Path:
+        return write_lines(inputs / name, lines, header)
+
+    stars = [write(f"stars{n}.csv", "id,ra,dec,name", *(f"{n * 9 + k},{k}.5,{k},star" for k in range(9))) for n in range(3)]
+    others = [write(f"words{n}.csv", "name,kind", "a,b", "c,d") for n in range(2)]
+    renamed = write("renamed.csv", "label,sort", "e,f", "g,h")
+    narrow = write("narrow.csv", "id,ra,dec", "901,1.5,2", "902,2.5,3")
+    single = write("single.csv", "name", "e", "f")
+    broken = write("broken.csv", "id,ra,dec,name", "801,1.5,2,star", "802,x,3,star")
+    unnamed = tmp_path / "unnamed.json"
+    unnamed.write_text("{")
+    for table, files, options in (
+        ("Words", [*others, renamed], {"kind": "replicated"}),
+        ("Star", [*stars, broken], DIRECTOR),
+        ("Star", stars, {**DIRECTOR, "schema": unnamed}),
+        ("Star", stars, {**DIRECTOR, "schema": write_schema(tmp_path)}),
+        ("Star", stars, {**DIRECTOR, "key": "none"}),
+        ("Star", stars, {**DIRECTOR, "text": "none"}),
+    ):
+        here = cluster.meridian.run(*load_arguments(alone, "new", table, *files, **options))
+        outcome = load(cluster, "new", table, *files, **options)
+        assert here.status != 0 and outcome.status == here.status
+        # Which of several files is named is a matter of time.
+        told, told_here = (re.sub(r"worker w\d: |stars\d", "", text).splitlines()[-1] for text in (outcome.complaint, here.complaint))
+        assert told == told_here
+    # Files may lack columns.
+    for table, files, options in (("Star", [*stars, narrow], DIRECTOR), ("Words", [*others, single], {"kind": "replicated"})):
+        cluster.meridian.load(alone, "new", table, *files, **options)
+        loaded(cluster, "new", table, *files, **options)
+        assert rows(cluster, f"SELECT * FROM {table}") == rows(cluster, f"SELECT * FROM {table}", alone)
+    assert leftovers(cluster) == []
 
 
 def test_what_workers_do_not_load_is_told(cluster: Cluster, tmp_path: Path) -> None:
@@ -329,16 +508,75 @@ def has_tasks(cluster: Cluster, *names: str) -> bool:
     return all(any(cluster.workers[name].directory.glob("replicas/loads/*/archive/tables/new.*")) for name in names)
 
 
-def test_a_worker_that_is_killed_costs_its_share_alone(cluster: Cluster, tmp_path: Path) -> None:
+def wait_for_worker(cluster: Cluster, name: str) -> None:
+    """Waits until the front end knows a worker where it is now."""
+    address = f"127.0.0.1:{cluster.workers[name].port}"
+
+    def is_known() -> bool:
+        return any(it["address"] == address and it["state"] == "live" for it in cluster.status()["workers"])
+
+    wait_until(is_known, 30, "the worker has joined")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_worker_that_ends_costs_its_share_alone(cluster: Cluster, tmp_path: Path, number: int) -> None:
     files = slow_files(tmp_path / "in")
     process = cluster.meridian.start(*words(cluster, "new", "Star", *files, **DIRECTOR))
     wait_until(lambda: has_tasks(cluster, "w1"), 60, "the worker is at it")
-    cluster.workers["w1"].end(signal.SIGKILL)
-    assert process.wait(timeout=120) == 0
+    cluster.workers["w1"].end(number)
+    assert process.wait(timeout=120) == 0, process.stderr.read()  # type: ignore[union-attr]
     assert rows(cluster, "SELECT COUNT(*), COUNT(DISTINCT id) FROM Star") == Counter([(240_000, 240_000)])
     cluster.start_worker("w1", "--load-from", tmp_path / "in")
     assert cluster.workers["w1"].port > 0
     assert leftovers(cluster) == []
+
+
+def test_a_worker_that_dies_at_any_step_is_replaced(cluster: Cluster, tmp_path: Path) -> None:
+    files = star_files(tmp_path / "in", 3)
+    healthy = cluster.meridian
+    steps = ("begun", "read", "partitioned", "index-written", "chunks-written", "overlap-written", "manifest-written")
+    for version, step in enumerate(steps):
+        cluster.workers["w2"].end(signal.SIGKILL)
+        cluster.meridian = WithEnvironment(healthy, MERIDIAN_FAULT=f"{step}:kill")
+        worker = cluster.start_worker("w2", "--load-from", tmp_path / "in")
+        cluster.meridian = healthy
+        wait_for_worker(cluster, "w2")
+        options = {"replace": True, **DIRECTOR} if version else DIRECTOR
+        told = loaded(cluster, "new", "Star", *files, **options)
+        assert number(told, "rows loaded") == STARS
+        assert worker.process.wait(timeout=10) == -signal.SIGKILL, step
+        assert rows(cluster, "SELECT COUNT(*), COUNT(DISTINCT id), SUM(version) FROM Star") == Counter([(STARS, STARS, STARS)])
+    # What fails at a worker and is no fault of the worker's ends the load.
+    cluster.meridian = WithEnvironment(healthy, MERIDIAN_FAULT="chunks-written:error")
+    cluster.start_worker("w2", "--load-from", tmp_path / "in")
+    cluster.meridian = healthy
+    wait_for_worker(cluster, "w2")
+    outcome = load(cluster, "new", "Star", *files, replace=True, **DIRECTOR)
+    assert outcome.status != 0 and "worker w2: " in outcome.complaint
+    assert rows(cluster, "SELECT COUNT(*), COUNT(DISTINCT id) FROM Star") == Counter([(STARS, STARS)])
+    wait_until(lambda: leftovers(cluster) == [], 30, "nothing is left")
+
+
+def test_a_worker_that_hangs_is_given_up(cluster: Cluster, tmp_path: Path) -> None:
+    files = star_files(tmp_path / "in", 3)
+    cluster.workers["w1"].send_signal(signal.SIGSTOP)
+    # It is taken for live for some seconds more.
+    told = loaded(cluster, "new", "Star", *files, **DIRECTOR)
+    assert number(told, "rows loaded") == STARS
+    cluster.workers["w1"].send_signal(signal.SIGCONT)
+    assert rows(cluster, "SELECT COUNT(*), COUNT(DISTINCT id) FROM Star") == Counter([(STARS, STARS)])
+
+
+def test_without_workers_nothing_is_loaded(meridian: Meridian, tmp_path: Path) -> None:
+    with loading_cluster(meridian, tmp_path, 1) as cluster:
+        files = star_files(tmp_path / "in", 2)
+        cluster.workers["w0"].end(signal.SIGKILL)
+        outcome = load(cluster, "new", "Star", *files, **DIRECTOR)
+        assert outcome.status != 0 and "w0" in outcome.complaint, outcome.complaint
+        wait_until(lambda: cluster.status()["workers"][0]["state"] != "live", 30, "the worker is silent")
+        outcome = load(cluster, "new", "Star", *files, **DIRECTOR)
+        assert outcome.status != 0 and "no worker is there" in outcome.complaint, outcome.complaint
+        assert leftovers(cluster) == []
 
 
 def test_a_client_that_is_killed_or_interrupted_leaves_nothing(cluster: Cluster, tmp_path: Path) -> None:
@@ -375,6 +613,30 @@ def test_a_front_end_that_is_killed_leaves_nothing(cluster: Cluster, tmp_path: P
     assert cluster.meridian.run("sql", "--data", cluster.data, "--db", "new", "SELECT COUNT(*) FROM Star").status != 0
     cluster.meridian.must(*arguments)
     assert rows(cluster, "SELECT COUNT(*), COUNT(DISTINCT id) FROM Star") == Counter([(240_000, 240_000)])
+
+
+def test_a_front_end_that_dies_at_any_step_leaves_the_old_or_the_new_rows(cluster: Cluster, tmp_path: Path) -> None:
+    versions = [
+        [write_lines(tmp_path / "in" / f"v{version}f{n}.csv", star_lines(900, version)[n::3]) for n in range(3)] for version in (1, 2)
+    ]
+    loaded(cluster, "new", "Star", *versions[0], **DIRECTOR)
+    healthy = cluster.meridian
+    for step, expected in (("begun", 1), ("manifest-written", 1), ("before-publish", 1), ("after-publish", 2)):
+        cluster.meridian = WithEnvironment(healthy, MERIDIAN_FAULT=f"{step}:kill")
+        cluster.restart_front_end(signal.SIGTERM)
+        cluster.meridian = healthy
+        wait_until(lambda: [it["state"] for it in cluster.status()["workers"]] == ["live"] * 3, 30, "the workers are back")
+        outcome = load(cluster, "new", "Star", *versions[1], replace=True, **DIRECTOR)
+        assert outcome.status != 0 and "look at the table before you load again" in outcome.complaint, outcome.complaint
+        assert cluster.server.process.wait(timeout=10) == -signal.SIGKILL, step
+        cluster.restart_front_end(signal.SIGKILL)
+        wait_until(lambda: [it["state"] for it in cluster.status()["workers"]] == ["live"] * 3, 30, "the workers are back")
+        assert rows(cluster, "SELECT version, COUNT(*), COUNT(DISTINCT id) FROM Star GROUP BY version") == Counter([(expected, 900, 900)])
+        cluster.meridian.must("check", "--data", cluster.data)
+    loaded(cluster, "new", "Star", *versions[0], replace=True, **DIRECTOR)
+    assert rows(cluster, "SELECT version, COUNT(*) FROM Star GROUP BY version") == Counter([(1, 900)])
+    # Workers remove what they have of loads of which nobody asks any more.
+    wait_until(lambda: leftovers(cluster) == [], 90, "nothing is left")
 
 
 def test_loads_into_one_table_queue(cluster: Cluster, tmp_path: Path) -> None:
