@@ -11,7 +11,7 @@
 //!                          POST /repair, /rebalance           ──► ClusterStatus of the leader; GET: the same
 //!                          POST /scrub                        ScrubRequest ──► ScrubStatus; GET: how far it is
 //!                          POST /loads/NUMBER                 LoadOrder; GET ──► LoadState; DELETE: an end to it
-//!   front end ──► worker   POST /loads/NUMBER/runs/RUN        bytes of a run of keys, which are added to what came before
+//!   front end ──► worker   POST /loads/NUMBER/runs/RUN?at=N   bytes of a run of keys, from its byte N on
 //!                          POST /loads/NUMBER                 LoadTask; GET ──► LoadTaskState; DELETE: an end to it
 //!                          GET  /loads/NUMBER/files/NAME      a file that the task has written
 //! ```
