@@ -602,6 +602,24 @@ def test_a_client_that_is_killed_or_interrupted_leaves_nothing(cluster: Cluster,
     wait_until(lambda: leftovers(cluster) == [], 30, "nothing is left")
 
 
+def test_a_second_interrupt_ends_the_waiting_for_a_front_end_that_hangs(cluster: Cluster, tmp_path: Path) -> None:
+    files = slow_files(tmp_path / "in")
+    process = cluster.meridian.start(*words(cluster, "new", "Star", *files, **DIRECTOR))
+    wait_until(lambda: has_tasks(cluster, "w0", "w1", "w2"), 60, "the workers are at it")
+    cluster.server.process.send_signal(signal.SIGSTOP)
+    try:
+        process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=5) == 130
+        assert b"look at the table before you load again" in process.stderr.read()  # type: ignore[union-attr]
+    finally:
+        cluster.server.process.send_signal(signal.SIGCONT)
+    # Nobody asks for the load any more.
+    wait_until(lambda: leftovers(cluster) == [], 120, "nothing is left")
+
+
 def test_a_front_end_that_is_killed_leaves_nothing(cluster: Cluster, tmp_path: Path) -> None:
     files = slow_files(tmp_path / "in")
     arguments = words(cluster, "new", "Star", *files, **DIRECTOR)
