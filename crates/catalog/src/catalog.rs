@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::access::make_directories;
 use crate::clock::utc_now;
 use crate::names::is_usable;
-use crate::opened::Opened;
+use crate::opened::DirectoryLock;
 use crate::opening::{open, open_or_create};
 use crate::postgres::PostgresCatalog;
 use crate::state::CatalogState;
@@ -27,7 +27,7 @@ use crate::{
 pub struct Catalog {
     rows: Statements,
     data_dir: Arc<Path>,
-    _opened: Arc<Opened>,
+    _opened: Arc<DirectoryLock>,
     /// Of whoever asks: what else there is does not exist for them.
     rights: Arc<Rights>,
     releases: Arc<Releases>,
@@ -92,7 +92,7 @@ impl Catalog {
     /// [`CatalogError::NoCatalog`] if there is none, and nothing is created then.
     pub async fn open(data_dir: &Path) -> Result<Self, CatalogError> {
         // Before it is looked where the catalog is: from then on it stays there.
-        let opened = Opened::where_there_is_one(data_dir)?;
+        let opened = DirectoryLock::where_there_is_one(data_dir)?;
         Ok(Self {
             rows: open(data_dir).await?,
             _opened: Arc::new(opened),
@@ -105,7 +105,7 @@ impl Catalog {
     /// Opens the catalog of a data directory; makes the directory and the catalog if need be.
     pub async fn open_or_create(data_dir: &Path) -> Result<Self, CatalogError> {
         make_directories(data_dir).map_err(CatalogError::io("make directory", data_dir))?;
-        let opened = Opened::in_dir(data_dir)?;
+        let opened = DirectoryLock::in_dir(data_dir)?;
         Ok(Self {
             rows: open_or_create(data_dir).await?,
             _opened: Arc::new(opened),
@@ -540,7 +540,7 @@ impl Catalog {
     }
 
     /// Loads of all tables that were published, then replaced, merged or dropped, and not yet forgotten, by number.
-    pub async fn superseded_loads(&self) -> Result<Vec<Superseded>, CatalogError> {
+    pub async fn superseded_loads(&self) -> Result<Vec<SupersededLoad>, CatalogError> {
         self.rows.superseded_loads().await
     }
 
@@ -567,7 +567,7 @@ impl Catalog {
 
 /// A load that no table shows any more, and whose files may still be there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Superseded {
+pub struct SupersededLoad {
     /// The load.
     pub load: LoadId,
     /// The folded name of the database that it was begun for.

@@ -87,7 +87,7 @@ pub use place::matches::HOME_COLUMNS;
 pub use progress::{Phase, Progress, ProgressSnapshot};
 pub use rejected_rows::{RejectedRow, RejectionSummary};
 pub use remote::RemoteInputs;
-pub use remove::{Dropped, drop_database, drop_expired, drop_part, drop_table};
+pub use remove::{DropReport, drop_database, drop_expired, drop_part, drop_table};
 pub use repartition::{RepartitionReport, RepartitionRequest, RepartitionedTable, repartition};
 pub use replace_all::Replacement;
 pub use report::{LoadReport, Partitioning, PlacementCounts, grouped, size};

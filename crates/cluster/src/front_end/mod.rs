@@ -100,7 +100,7 @@ pub struct FrontEnd {
     address: SocketAddr,
     /// A number of this process.
     process: u64,
-    assigned: Mutex<Assigned>,
+    assigned: Mutex<AssignedFiles>,
     /// Woken when what workers shall hold has to be computed anew.
     changed: Notify,
     leadership: Leadership,
@@ -124,7 +124,7 @@ pub struct FrontEnd {
 
 /// What workers were told to hold.
 #[derive(Debug, Default)]
-struct Assigned {
+struct AssignedFiles {
     latest: Assignments,
     parts: Arc<Vec<Arc<KnownPart>>>,
     superseded: Vec<Arc<KnownPart>>,
@@ -139,7 +139,7 @@ struct Assigned {
     orders: Orders,
 }
 
-impl Assigned {
+impl AssignedFiles {
     /// Gives orders in another epoch from now on. What workers were told before counts for nothing.
     fn begin(&mut self, epoch: u64, process: u64) {
         // After a start no worker shall take an old number for a new one.
