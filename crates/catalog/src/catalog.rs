@@ -331,6 +331,23 @@ impl Catalog {
             .await
     }
 
+    /// The same for a table that consists of several parts from the beginning, in this order: all of them are running loads of it.
+    ///
+    /// # Errors
+    /// As for [`Catalog::publish`], for any of the loads; there is none.
+    pub async fn publish_parts(
+        &self,
+        database: &NewDatabase,
+        spec: &TableSpec,
+        parts: &[(LoadId, PartContents<'_>)],
+    ) -> Result<Vec<LoadId>, CatalogError> {
+        database.check()?;
+        spec.check()?;
+        self.rows
+            .publish_parts(database, spec, parts, &utc_now())
+            .await
+    }
+
     /// Shows a table under another name, in the same database: the load holds its rows, and takes the place of its parts.
     ///
     /// # Errors

@@ -132,6 +132,7 @@ async fn start_worker(
         spilled: None,
         cache: 64 << 20,
         repair_bandwidth: None,
+        load_from: Vec::new(),
         is_insecure: false,
     };
     let (worker, listener) = Worker::bind(options).await.unwrap();

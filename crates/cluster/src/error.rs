@@ -52,6 +52,9 @@ pub enum ClusterError {
     /// The front end cannot be one of those that are there.
     #[error("{0}")]
     Shared(String),
+    /// A load cannot be done.
+    #[error("{0}")]
+    Loading(String),
     /// The archive cannot be read.
     #[error(transparent)]
     Engine(#[from] EngineError),

@@ -8,7 +8,8 @@
 //!
 //! May depend on `engine` and `queries`. Invariants: rows count only if their piece's frame says that they are all, and each piece
 //! counts once; a replica, and the front end's own copy, is given up only when the
-//! workers that shall hold the file do, whichever of several front ends leads; a worker opens no file that a plan names;
+//! workers that shall hold the file do, whichever of several front ends leads; a worker opens no file that a plan names, and for a load
+//! only files below the directories that it was started with;
 //! nobody is let in at any port who neither knows the secret nor, in TLS, shows a certificate of the cluster's authority that is not revoked, and
 //! with a certificate nobody does more than its role may. Knows nothing of SQL text or of clients' protocols.
 
@@ -39,7 +40,10 @@ pub use tls::{Authority, RevokedCertificate, Role, certified_name};
 pub use worker::{Worker, WorkerOptions};
 
 /// A random number.
-fn random() -> Result<u64, ClusterError> {
+///
+/// # Errors
+/// The system gives none.
+pub fn random() -> Result<u64, ClusterError> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(|error| ClusterError::Directory {
         path: "/dev/urandom".into(),

@@ -10,10 +10,17 @@
 //!   operator ──► front end GET /status, POST /members/NAME/drain, DELETE /members/NAME
 //!                          POST /repair, /rebalance           ──► ClusterStatus of the leader; GET: the same
 //!                          POST /scrub                        ScrubRequest ──► ScrubStatus; GET: how far it is
+//!                          POST /loads/NUMBER                 LoadOrder; GET ──► LoadState; DELETE: an end to it
+//!   front end ──► worker   POST /loads/NUMBER/runs/RUN?at=N   bytes of a run of keys, from its byte N on
+//!                          POST /loads/NUMBER                 LoadTask; GET ──► LoadTaskState; DELETE: an end to it
+//!                          GET  /loads/NUMBER/files/NAME      a file that the task has written
 //! ```
 
 use std::collections::BTreeMap;
 
+use ingest::{
+    InputPlan, LoadReport, LoadRequest, PlanRequest, ProgressSnapshot, ShareReport, ShareRequest,
+};
 use serde::{Deserialize, Serialize};
 
 /// The files of a part, by the chunks after which they are named, ascending.
@@ -333,4 +340,78 @@ pub struct ScrubFinding {
     pub why: String,
     /// Whether it is damaged; else the system does not give it.
     pub is_damaged: bool,
+}
+
+/// A load that an operator wants workers to do.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LoadOrder {
+    /// The load, whose data directory is that of the front end.
+    pub load: LoadRequest,
+    /// What goes with it.
+    pub inputs: LoadInputs,
+}
+
+/// What those who read the inputs of a load have to know beside the request.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoadInputs {
+    /// The file that declares the columns.
+    pub schema: Option<SchemaFile>,
+    /// Whether requests for objects in buckets are not signed.
+    pub is_anonymous: bool,
+}
+
+/// A file that declares columns.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SchemaFile {
+    /// What it is called.
+    pub name: String,
+    /// What is in it.
+    pub text: String,
+}
+
+/// How far a load is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LoadState {
+    /// What all workers have done together.
+    pub progress: ProgressSnapshot,
+    /// How it has ended; the error is a sentence.
+    pub outcome: Option<Result<LoadReport, String>>,
+}
+
+/// What a worker does for a load.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LoadTask {
+    /// What it reads.
+    pub inputs: LoadInputs,
+    /// What it does with that.
+    pub work: LoadWork,
+}
+
+/// What is done with inputs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadWork {
+    /// They are looked at.
+    Plan(Box<PlanRequest>),
+    /// They become the part of a share.
+    Share(Box<ShareRequest>),
+}
+
+/// How far a task is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LoadTaskState {
+    /// What it has done.
+    pub progress: ProgressSnapshot,
+    /// How it has ended; the error is a sentence.
+    pub outcome: Option<Result<LoadTaskOutcome, String>>,
+}
+
+/// What a task has done.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadTaskOutcome {
+    /// What the inputs are.
+    Plan(Box<InputPlan>),
+    /// What the share has written.
+    Share(Box<ShareReport>),
 }

@@ -1,11 +1,12 @@
 //! What an operator asks a front end.
 
 use axum::http::Method;
+use serde::de::DeserializeOwned;
 
 use crate::ClusterError;
 use crate::client::MemberClient;
 use crate::credentials::{CredentialFiles, Credentials};
-use crate::messages::{ClusterStatus, ScrubRequest, ScrubStatus};
+use crate::messages::{ClusterStatus, LoadOrder, LoadState, ScrubRequest, ScrubStatus};
 use crate::tls::{Role, ending};
 
 /// Who may ask a front end.
@@ -115,6 +116,41 @@ impl Operator {
         self.client
             .json(Method::GET, role, address, "/scrub", none)
             .await
+    }
+
+    /// Has workers load a table. The number is one that no other load has, and the load ends unless its state is asked for again and again.
+    ///
+    /// # Errors
+    /// The front end cannot be reached, or refuses.
+    pub async fn begin_load(&self, number: u64, order: &LoadOrder) -> Result<(), ClusterError> {
+        self.load_request(Method::POST, number, Some(order)).await
+    }
+
+    /// How far that is.
+    ///
+    /// # Errors
+    /// The front end cannot be reached, or knows no such load.
+    pub async fn load_state(&self, number: u64) -> Result<LoadState, ClusterError> {
+        self.load_request(Method::GET, number, None).await
+    }
+
+    /// Has it end, if it is not done yet.
+    ///
+    /// # Errors
+    /// The front end cannot be reached, or knows no such load.
+    pub async fn cancel_load(&self, number: u64) -> Result<(), ClusterError> {
+        self.load_request(Method::DELETE, number, None).await
+    }
+
+    async fn load_request<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        number: u64,
+        order: Option<&LoadOrder>,
+    ) -> Result<T, ClusterError> {
+        let path = format!("/loads/{number}");
+        let (role, address) = (Role::FrontEnd, &self.address);
+        self.client.json(method, role, address, &path, order).await
     }
 
     async fn request(&self, method: Method, path: &str) -> Result<ClusterStatus, ClusterError> {

@@ -237,9 +237,9 @@ pub(crate) fn unsettled_note(appended_to: &Table, tables: &[String]) -> Option<S
     })
 }
 
-/// What is said where the table, to which one more part is appended, has many then.
-pub(crate) fn many_parts_note(table: &Table, data_dir: &Path) -> Option<String> {
-    let parts = table.parts.len() + 1;
+/// What is said where the table, to which so many more parts are appended, has many then.
+pub(crate) fn many_parts_note(table: &Table, more: usize, data_dir: &Path) -> Option<String> {
+    let parts = table.parts.len() + more;
     let (database, name) = (&table.spec.database, &table.spec.name);
     (parts > MANY_PARTS).then(|| {
         format!(

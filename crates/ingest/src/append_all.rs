@@ -17,13 +17,14 @@ use catalog::{
 use store::LoadDir;
 
 use crate::append::{adopt, same_placements};
-use crate::directors::{Directors, Family, open_parts, wait_for_lock};
+use crate::directors::{Directors, Family, open_parts};
 use crate::error::IngestError;
 use crate::fault;
 use crate::format::columns_of;
 use crate::format::made::RowSource;
 use crate::leftovers::clean_up;
 use crate::load::{Transaction, blocking, check_existing};
+use crate::load_locks::wait_for_lock;
 use crate::partitioning::choose_partitioning;
 use crate::plan::TablePlan;
 use crate::progress::{Phase, Progress};

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use catalog::{
     Catalog, CatalogError, Chunk, Column, Database, DirectorRef, LoadLock, OtherDatabase, Table,
@@ -14,6 +13,7 @@ use store::LoadDir;
 
 use crate::error::{IngestError, nearest};
 use crate::key_map::KeyMap;
+use crate::load_locks::wait_for_lock_in;
 use crate::place::PlaceContext;
 use crate::place::child::Parent;
 use crate::place::director::EarlierKeys;
@@ -22,16 +22,6 @@ use crate::place::matches::{EndExtent, MatchEnd};
 use crate::plan::Roles;
 use crate::report::Partitioning;
 use crate::request::LoadRequest;
-
-/// How often a load looks whether another one has given a lock back: soon at first, for those that are held for moments.
-const FIRST_LOCK_WAIT: Duration = Duration::from_millis(2);
-pub(crate) const LOCK_WAIT: Duration = Duration::from_millis(100);
-
-/// The pauses between looks.
-pub(crate) fn lock_waits() -> impl Iterator<Item = Duration> {
-    let longer = |wait: &Duration| Some((*wait + *wait / 4).min(LOCK_WAIT));
-    std::iter::successors(Some(FIRST_LOCK_WAIT), longer)
-}
 
 /// One director, or the child of one whose rows pairs are of, kept from being removed while it is used.
 #[derive(Debug)]
@@ -59,6 +49,8 @@ pub(crate) struct Directors {
 struct Earlier {
     /// Keeps the director's parts in being.
     dirs: Vec<LoadDir>,
+    /// What earlier shares of the same load have.
+    of_load: Vec<LoadDir>,
     orphans: Vec<PathBuf>,
 }
 
@@ -121,10 +113,16 @@ impl Directors {
 
     /// What a director and its children have, to which a part is appended.
     pub(crate) fn of_appended(dirs: Vec<LoadDir>, family: &Family) -> Self {
+        Self::of_share(dirs, Vec::new(), family)
+    }
+
+    /// The same for a share of a load, with the keys that earlier shares have.
+    pub(crate) fn of_share(dirs: Vec<LoadDir>, of_load: Vec<LoadDir>, family: &Family) -> Self {
         Self {
             directors: Vec::new(),
             earlier: Some(Earlier {
                 dirs,
+                of_load,
                 orphans: family.indexes(),
             }),
         }
@@ -135,9 +133,11 @@ impl Directors {
         let Some(earlier) = &self.earlier else {
             return Ok(None);
         };
-        let own: Vec<PathBuf> = earlier.dirs.iter().map(LoadDir::index_dir).collect();
+        let indexes = |dirs: &[LoadDir]| dirs.iter().map(LoadDir::index_dir).collect::<Vec<_>>();
+        let of_load = indexes(&earlier.of_load);
         Ok(Some(EarlierKeys {
-            own: KeyMap::open(&own, memory)?,
+            own: KeyMap::open(&indexes(&earlier.dirs), memory)?,
+            of_load: KeyMap::open(&of_load, memory / 4)?,
             before: HashSet::new(),
             orphans: KeyMap::open(&earlier.orphans, memory / 4)?,
         }))
@@ -146,6 +146,18 @@ impl Directors {
     /// The table and placement of each.
     pub(crate) fn tables(&self) -> impl Iterator<Item = &Table> {
         self.directors.iter().map(|director| &director.table)
+    }
+
+    /// The runs of the keys of a child's director; none of other tables.
+    pub(crate) fn runs(&self) -> Vec<PathBuf> {
+        self.directors
+            .first()
+            .map_or_else(Vec::new, Director::indexes)
+    }
+
+    /// The smallest chunk of a child's director.
+    pub(crate) fn smallest_chunk(&self) -> Option<ChunkId> {
+        self.directors.first().and_then(Director::smallest_chunk)
     }
 
     /// How the catalog remembers them.
@@ -563,29 +575,4 @@ fn expect_parts(then: &Table, now: &Table) -> Result<(), IngestError> {
     }
     let table = format!("{}.{}", then.spec.database, then.spec.name);
     Err(CatalogError::TableChanged { table }.into())
-}
-
-/// Waits for the load lock of a table, or of something that is named like one.
-pub(crate) async fn wait_for_lock(
-    request: &LoadRequest,
-    name: &str,
-) -> Result<LoadLock, IngestError> {
-    wait_for_lock_in(request, &request.database, name).await
-}
-
-/// The same in another database.
-async fn wait_for_lock_in(
-    request: &LoadRequest,
-    database: &str,
-    name: &str,
-) -> Result<LoadLock, IngestError> {
-    let what = format!("loading {}", request.table);
-    let mut waits = lock_waits();
-    loop {
-        let acquired = LoadLock::try_acquire(&request.data_dir, database, name, &what)?;
-        if let Some(lock) = acquired {
-            return Ok(lock);
-        }
-        tokio::time::sleep(waits.next().unwrap_or(LOCK_WAIT)).await;
-    }
 }

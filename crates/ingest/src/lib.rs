@@ -32,6 +32,7 @@ mod inputs;
 mod key_map;
 mod leftovers;
 mod load;
+mod load_locks;
 mod manifest;
 mod memory;
 mod mysql_type;
@@ -55,6 +56,7 @@ mod request;
 mod row_batch;
 mod row_errors;
 mod schema;
+mod shares;
 mod small_appends;
 mod sort;
 mod spool;
@@ -92,4 +94,8 @@ pub use replace_all::Replacement;
 pub use report::{LoadReport, Partitioning, PlacementCounts, grouped, size};
 pub use request::{LoadRequest, PositionUnit, TextOptions};
 pub use schema::parse_byte;
+pub use shares::{
+    InputPlan, MayRead, PlanRequest, PlannedFile, ShareFile, ShareReport, ShareRequest, SharedLoad,
+    plan_inputs, write_share,
+};
 pub use small_appends::{SmallAppends, SmallRows};

@@ -17,11 +17,12 @@ use crate::append::{
     as_the_table_has_it, as_this_table, forget_placements, many_parts_note, publish,
     same_placements, unsettled_note, with_new_columns,
 };
-use crate::directors::{Directors, Family, open_parts, wait_for_lock};
+use crate::directors::{Directors, Family, open_parts};
 use crate::dry_run::{unit_note, with_data_dir};
 use crate::error::IngestError;
 use crate::fault;
 use crate::leftovers::{clean_up, remove_load, remove_superseded};
+use crate::load_locks::wait_for_lock;
 use crate::manifest::write_manifest;
 use crate::partitioning::choose_partitioning;
 use crate::pipeline::{Outcome, Pipeline, ReadRows, SPILL_DIR};
@@ -260,7 +261,7 @@ impl Transaction {
     }
 
     /// Copies what can be read only once into the load's directory, from where it goes with what else is kept aside.
-    async fn spool(
+    pub(crate) async fn spool(
         &self,
         load_dir: &LoadDir,
         progress: Arc<Progress>,
@@ -376,7 +377,7 @@ impl Transaction {
         match &self.appended_to {
             Some(table) => {
                 notes.extend(unsettled_note(table, written.family.unsettled()));
-                notes.extend(many_parts_note(table, &self.request.data_dir));
+                notes.extend(many_parts_note(table, 1, &self.request.data_dir));
             }
             None => notes.extend(self.children_left_behind(&written.spec).await?),
         }
@@ -437,7 +438,7 @@ impl Transaction {
     }
 
     /// What the rows come from, for the list of parts: the names of the first files.
-    fn source(&self) -> String {
+    pub(crate) fn source(&self) -> String {
         if let Some(source) = &self.request.source {
             return source.clone();
         }
@@ -477,7 +478,11 @@ impl Transaction {
         Ok(Some(guard))
     }
 
-    async fn remove_replaced(&self, mut report: LoadReport, replaced: Vec<LoadId>) -> LoadReport {
+    pub(crate) async fn remove_replaced(
+        &self,
+        mut report: LoadReport,
+        replaced: Vec<LoadId>,
+    ) -> LoadReport {
         let mut in_use = false;
         for part in replaced {
             match remove_load(&self.catalog, &self.request, part).await {
@@ -494,7 +499,10 @@ impl Transaction {
     }
 
     /// Children and match tables that were placed by the director that this load replaces, or match tables by the child.
-    async fn children_left_behind(&self, spec: &TableSpec) -> Result<Vec<String>, IngestError> {
+    pub(crate) async fn children_left_behind(
+        &self,
+        spec: &TableSpec,
+    ) -> Result<Vec<String>, IngestError> {
         if !matches!(spec.kind, TableKind::Director | TableKind::Child) {
             return Ok(Vec::new());
         }

@@ -25,8 +25,35 @@ pub(crate) async fn choose_partitioning(
     directors: &Directors,
     plan: TablePlan,
 ) -> Result<(TablePlan, Partitioning), IngestError> {
+    let overlap_deg = match settled_cut(catalog, request, directors, plan.kind).await? {
+        Cut::Settled(cut) => return Ok((plan, cut)),
+        Cut::OfRows { overlap_deg } => overlap_deg,
+    };
+    let request = request.clone();
+    blocking(move || {
+        let cut = for_rows(&request, &plan, overlap_deg)?;
+        Ok((plan, cut))
+    })
+    .await
+}
+
+/// How the sky is cut for a table.
+pub(crate) enum Cut {
+    /// So, whatever its rows are.
+    Settled(Partitioning),
+    /// As suits the rows, with this overlap.
+    OfRows { overlap_deg: f64 },
+}
+
+/// What is settled of that before the rows are looked at.
+pub(crate) async fn settled_cut(
+    catalog: &Catalog,
+    request: &LoadRequest,
+    directors: &Directors,
+    kind: TableKind,
+) -> Result<Cut, IngestError> {
     if let Some(cut) = directors.cut_elsewhere() {
-        return Ok((plan, cut));
+        return Ok(Cut::Settled(cut));
     }
     let database = catalog.database(&request.database).await?;
     let mut overlap_deg = DEFAULT_OVERLAP_DEG;
@@ -43,18 +70,13 @@ pub(crate) async fn choose_partitioning(
         }
         let ours = fold_name(&request.table);
         let others = partitioned.any(|table| fold_name(&table.spec.name) != ours);
-        if others || request.append || plan.kind == TableKind::Replicated {
-            let cut = of_database(database, request)?;
-            return Ok((plan, cut));
+        if others || request.append || kind == TableKind::Replicated {
+            return Ok(Cut::Settled(of_database(database, request)?));
         }
     }
-    let request = request.clone();
-    let overlap_deg = request.overlap_deg.unwrap_or(overlap_deg);
-    blocking(move || {
-        let cut = for_rows(&request, &plan, overlap_deg)?;
-        Ok((plan, cut))
+    Ok(Cut::OfRows {
+        overlap_deg: request.overlap_deg.unwrap_or(overlap_deg),
     })
-    .await
 }
 
 fn of_database(database: &Database, request: &LoadRequest) -> Result<Partitioning, IngestError> {

@@ -43,6 +43,7 @@ pub(crate) struct Pipeline {
     load_dir: Arc<LoadDir>,
     threads: usize,
     allow_empty: bool,
+    is_share: bool,
 }
 
 /// What a load wrote.
@@ -90,6 +91,7 @@ impl Pipeline {
             load_dir,
             threads,
             allow_empty: request.allow_empty,
+            is_share: request.is_share,
         })
     }
 
@@ -171,14 +173,15 @@ impl ReadRows {
         read.progress.enter(Phase::Indexing, 0);
         let placed = placement.finish(siblings)?;
         read.rejected_rows.check()?;
-        if placed.query_rows == 0 && read.rejected_rows.count() > 0 {
+        let is_share = pipeline.is_share;
+        if placed.query_rows == 0 && read.rejected_rows.count() > 0 && !is_share {
             return Err(IngestError::AllRejected {
                 count: read.rejected_rows.count(),
                 examples: read.rejected_rows.first_examples(),
                 why: read.rejected_rows.first_rejection(),
             });
         }
-        if placed.query_rows == 0 && !pipeline.allow_empty {
+        if placed.query_rows == 0 && !pipeline.allow_empty && !is_share {
             return Err(IngestError::NoRows {
                 inputs: read.rejected_rows.inputs(),
             });

@@ -71,7 +71,9 @@ impl TablePlan {
             declared = Some(DeclaredTable::of_columns(columns.clone()));
         }
         let layout = text_layout(request, declared.as_ref());
-        let declared_columns = declared.as_ref().map(DeclaredTable::in_files);
+        // What makes a first line a header differs where columns are declared.
+        let declared_columns = { declared.as_ref().filter(|_| !request.are_columns_found) }
+            .map(DeclaredTable::in_files);
         let declared_columns = declared_columns.as_deref();
         let files = match &request.made {
             Some(made) => format::made::open(made),
@@ -253,6 +255,15 @@ fn wrong(sentence: impl Into<String>) -> IngestError {
 
 /// The options that each kind needs and those that mean nothing for it.
 pub(crate) fn check_options(request: &LoadRequest) -> Result<(), IngestError> {
+    check_options_of_kind(request)?;
+    if request.effective_kind() == TableKind::Replicated && request.kind.is_none() {
+        reject_half_a_director(request)?;
+    }
+    Ok(())
+}
+
+/// The same before the inputs are looked at: a HATS catalogue may say where the position is that a key lacks.
+pub(crate) fn check_options_of_kind(request: &LoadRequest) -> Result<(), IngestError> {
     let kind = request.effective_kind();
     if request.input_names().is_empty() {
         return Err(IngestError::NoFiles);
@@ -281,9 +292,6 @@ pub(crate) fn check_options(request: &LoadRequest) -> Result<(), IngestError> {
         return Err(wrong(ONLY_DIRECTORS_HAVE_GENERATED_KEYS));
     }
     needed.map_err(wrong)?;
-    if kind == TableKind::Replicated && request.kind.is_none() {
-        reject_half_a_director(request)?;
-    }
     if request.schema.is_some() && !request.text_columns.is_empty() {
         return Err(wrong(
             "--text is for columns whose types are inferred: declare the column as a text in the schema",
@@ -325,7 +333,7 @@ fn reject_half_a_director(request: &LoadRequest) -> Result<(), IngestError> {
 }
 
 /// Options win over the schema, the schema over what is detected.
-fn text_layout(request: &LoadRequest, declared: Option<&DeclaredTable>) -> TextLayout {
+pub(crate) fn text_layout(request: &LoadRequest, declared: Option<&DeclaredTable>) -> TextLayout {
     let options = &request.text;
     TextLayout {
         delimiter: options.delimiter.or(declared.and_then(|d| d.delimiter)),

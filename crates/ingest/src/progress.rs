@@ -2,8 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 
+use serde::{Deserialize, Serialize};
+
 /// What a load is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Phase {
     /// Looking at the files: formats, columns, partitioning.
@@ -57,7 +59,7 @@ pub struct Progress {
 }
 
 /// One look at the counters.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct ProgressSnapshot {
     /// The current phase.
     pub phase: Phase,
@@ -83,12 +85,22 @@ impl Progress {
         }
     }
 
+    /// Shows how far a load is that runs in another process.
+    pub fn show(&self, now: &ProgressSnapshot) {
+        self.phase.store(now.phase as u8, Relaxed);
+        self.rows.store(now.rows, Relaxed);
+        self.bytes.store(now.bytes, Relaxed);
+        self.done.store(now.done, Relaxed);
+        self.total.store(now.total, Relaxed);
+    }
+
     /// Asks the load to stop; it ends with an error and leaves nothing visible.
     pub fn cancel(&self) {
         self.cancelled.store(true, Relaxed);
     }
 
-    pub(crate) fn is_cancelled(&self) -> bool {
+    /// Whether it was asked to stop.
+    pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Relaxed)
     }
 

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{IngestError, Rejection};
 
 /// Identifies a row of the input: the file's index in the request and the line (text) or row (Parquet), from 1.
@@ -30,7 +32,7 @@ impl RowId {
 }
 
 /// A rejected row, for the report.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RejectedRow {
     /// The file it was read from.
     pub file: PathBuf,
@@ -54,7 +56,7 @@ pub(crate) struct Reason {
 }
 
 /// Examples kept for each reason.
-const EXAMPLES: usize = 3;
+pub(crate) const EXAMPLES: usize = 3;
 /// Examples in the error message of a load.
 const EXAMPLES_IN_A_SENTENCE: usize = 2;
 
@@ -210,7 +212,7 @@ impl RejectedRows {
 }
 
 /// The rows rejected for one reason.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RejectionSummary {
     /// The reason, without any row's own values.
     pub reason: String,

@@ -13,11 +13,12 @@ use catalog::{
 };
 use store::{LoadDir, Removal, StoreError};
 
-use crate::directors::{Directors, Family, wait_for_lock};
+use crate::directors::{Directors, Family};
 use crate::error::IngestError;
 use crate::fault;
 use crate::leftovers::{clean_up, remove_load};
 use crate::load::{Transaction, blocking};
+use crate::load_locks::wait_for_lock;
 use crate::partitioning::choose_partitioning;
 use crate::plan::TablePlan;
 use crate::progress::{Phase, Progress};

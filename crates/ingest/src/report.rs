@@ -4,11 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use catalog::{Database, LoadId, TableKind};
+use serde::{Deserialize, Serialize};
 
 use crate::rejected_rows::RejectionSummary;
 
 /// What was noticed while rows found their places.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlacementCounts {
     /// Director: rows rejected because an earlier row has their key.
     pub duplicate_keys: u64,
@@ -32,7 +33,7 @@ pub struct PlacementCounts {
 }
 
 /// How the sky of the database is cut.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Partitioning {
     /// Stripes of equal height.
     pub stripes: u32,
@@ -57,7 +58,7 @@ impl Partitioning {
 }
 
 /// What a finished load did.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LoadReport {
     /// The database.
     pub database: String,

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use catalog::{Column, LoadId, Table, TableKind};
+use serde::{Deserialize, Serialize};
 
 use crate::format::made::RowSource;
 use crate::inputs::NamedInputs;
@@ -18,7 +19,9 @@ pub(crate) const GENERATED_KEY: &str = "id";
 /// One call of `meridian load`: what to load, from where, as what.
 ///
 /// `LoadRequest::new` fills in the defaults; every field may be changed afterwards.
-#[derive(Debug, Clone)]
+///
+/// What is sent to another process of it is not what this one has opened: see the fields that are skipped.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LoadRequest {
     /// The data directory; made if it does not exist.
     pub data_dir: PathBuf,
@@ -73,6 +76,7 @@ pub struct LoadRequest {
     pub made_of: Option<Vec<LoadId>>,
     /// The table that gets this name, if the rows are its own: it is shown under the new name alone. Another change in between is told, as
     /// of `made_of`.
+    #[serde(skip)]
     pub renames: Option<Box<Table>>,
     /// Whether the rows become one more part of the table of this name, which must exist. What is not said here of its kind, key,
     /// position and directors is as the table has it.
@@ -82,6 +86,9 @@ pub struct LoadRequest {
     /// The columns, where they are known without a schema file; with `append` those of the table. If others are given then, the table has
     /// changed since the rows were made ([`IngestError::is_change`](crate::IngestError::is_change)).
     pub declared: Option<Vec<Column>>,
+    /// Whether these columns were found in the first of the files and not declared: text files are looked at as if nothing was known of them.
+    #[serde(default)]
+    pub are_columns_found: bool,
     /// Whether everything is done but to show the table: what would be loaded is reported, and nothing of it is left.
     pub dry_run: bool,
     /// Whether a load of no rows makes an empty table; else it fails and leaves what there was.
@@ -101,15 +108,21 @@ pub struct LoadRequest {
     pub files: Vec<PathBuf>,
     /// Who opens those of the files that are named by URLs. Without it a URL is a name of a file, and nothing is there: only the operator's
     /// command line gives it.
+    #[serde(skip)]
     pub remote: Option<RemoteInputs>,
     /// What the files were named by; nothing in a request that is not being executed.
+    #[serde(skip)]
     pub inputs: NamedInputs,
     /// Rows that are made while they are loaded, instead of files.
+    #[serde(skip)]
     pub made: Option<Arc<dyn RowSource>>,
+    /// Whether the rows are a share of a load's: that all of them are rejected, or that there are none, is for the load to judge.
+    #[serde(default)]
+    pub is_share: bool,
 }
 
 /// The unit of the positions in files. In tables they are in degrees.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PositionUnit {
     /// Degrees.
     #[default]
@@ -134,11 +147,12 @@ impl FromStr for PositionUnit {
 }
 
 /// How text files are written. What is absent is detected.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct TextOptions {
     /// The byte between fields.
     pub delimiter: Option<u8>,
     /// The quote; `Some(None)` switches quoting off.
+    #[serde(with = "byte_or_none")]
     pub quote: Option<Option<u8>>,
     /// Whether a backslash escapes the byte after it, as in MySQL's dumps.
     pub escapes: Option<bool>,
@@ -147,6 +161,7 @@ pub struct TextOptions {
     /// The texts that stand for NULL.
     pub nulls: Vec<String>,
     /// The character that begins a comment line; `Some(None)` for no comments.
+    #[serde(with = "byte_or_none")]
     pub comment: Option<Option<u8>>,
     /// Whether the first line of each file holds the column names.
     pub header: Option<bool>,
@@ -189,6 +204,7 @@ impl LoadRequest {
             append: false,
             new_columns: None,
             declared: None,
+            are_columns_found: false,
             dry_run: false,
             allow_empty: false,
             max_errors: 0,
@@ -200,6 +216,7 @@ impl LoadRequest {
             remote: None,
             inputs: NamedInputs::default(),
             made: None,
+            is_share: false,
         }
     }
 
@@ -258,5 +275,35 @@ impl LoadRequest {
     pub(crate) fn thread_count(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         self.threads.unwrap_or_else(cores).max(1)
+    }
+}
+
+/// A byte, that there is none, or nothing said: JSON would not tell the last two apart.
+mod byte_or_none {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Said {
+        Byte(u8),
+        None,
+    }
+
+    pub fn serialize<S: Serializer>(
+        value: &Option<Option<u8>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let said = value.map(|it| it.map_or(Said::None, Said::Byte));
+        said.serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Option<u8>>, D::Error> {
+        let said = Option::<Said>::deserialize(deserializer)?;
+        Ok(said.map(|it| match it {
+            Said::Byte(byte) => Some(byte),
+            Said::None => None,
+        }))
     }
 }

@@ -66,6 +66,15 @@ impl<'a> KeyNames<'a> {
         }
     }
 
+    /// The same where the key is known by the name that a request gives it, which may be that of the texts.
+    pub(crate) fn of_key(columns: &'a [Column], key: &str) -> Self {
+        let key = fold_name(key);
+        let has_texts = |it: &Column| it.text_key_of().is_some_and(|of| fold_name(&of) == key);
+        let numbers = columns.iter().position(has_texts);
+        let at = numbers.or_else(|| columns.iter().position(|it| fold_name(&it.name) == key));
+        at.map_or(Self { texts: None }, |at| Self::of(columns, at))
+    }
+
     /// Why a row has no key.
     pub(crate) fn missing(&self) -> String {
         match self.texts {
@@ -89,17 +98,20 @@ impl<'a> KeyNames<'a> {
         )
     }
 
-    /// Why a row is refused whose key an earlier row has, which is there.
-    pub(crate) fn repeated(&self, key: i64, first: &str) -> String {
+    /// Why a row is refused whose key a row of the table, or of a file before its own, has.
+    pub(crate) fn earlier(&self, key: i64, at: &str) -> String {
         match self.texts {
             Some((_, texts)) => format!(
-                "its {} occurs before, at {first}, or has the same 64-bit number as the one there: a director's key must be unique",
+                "its {} occurs before, {at}, or has the same 64-bit number as one there: a director's key must be unique",
                 texts.name
             ),
-            None => {
-                format!("the key {key} occurs before, at {first}: a director's key must be unique")
-            }
+            None => format!("the key {key} occurs before, {at}: a director's key must be unique"),
         }
+    }
+
+    /// Why a row is refused whose key an earlier row has, which is there.
+    pub(crate) fn repeated(&self, key: i64, first: &str) -> String {
+        self.earlier(key, &format!("at {first}"))
     }
 }
 

@@ -8,7 +8,7 @@ use cluster::CredentialFiles;
 use crate::failure::Failure;
 
 /// A directory of certificates, or a file with a secret.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub struct CredentialArguments {
     /// The directory with this member's certificate and key, and its authority's certificate, as `meridian cluster init` makes it: members
     /// then speak TLS.

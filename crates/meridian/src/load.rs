@@ -12,16 +12,30 @@ use ingest::{
 use remote_files::{Client, Settings, is_url};
 
 use crate::alert_commands::check_may_drop;
+use crate::cluster_credentials::CredentialArguments;
+use crate::cluster_load;
 use crate::console::{remark, tell};
 use crate::failure::Failure;
 use crate::load_progress::ProgressDisplay;
+use crate::worker::member_address;
 
 /// What to load and how.
 #[derive(Args)]
 pub struct LoadArguments {
     /// The data directory; made if it does not exist.
-    #[arg(long, value_name = "DIR", env = "MERIDIAN_DATA")]
-    data: PathBuf,
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "MERIDIAN_DATA",
+        required_unless_present = "cluster"
+    )]
+    data: Option<PathBuf>,
+    /// In the place of --data: have the workers of a cluster load, each a share of the files, into the data directory of the front end that
+    /// listens for members here. Files are named as the workers see them, which have to be started with --load-from.
+    #[arg(long, value_name = "ADDR", value_parser = member_address)]
+    cluster: Option<String>,
+    #[command(flatten)]
+    credentials: CredentialArguments,
     /// The database; made if it does not exist.
     #[arg(long, value_name = "NAME")]
     db: String,
@@ -204,7 +218,8 @@ fn parse_escape(text: &str) -> Result<bool, String> {
 
 impl LoadArguments {
     fn into_request(self) -> Result<LoadRequest, IngestError> {
-        let mut request = LoadRequest::new(self.data, self.db, self.table);
+        let data = self.data.unwrap_or_default();
+        let mut request = LoadRequest::new(data, self.db, self.table);
         request.kind = self.kind;
         request.key = self.key;
         request.generate_key = self.generate_key;
@@ -287,6 +302,12 @@ fn remote_inputs(arguments: &LoadArguments) -> Result<Option<Client>, Failure> {
 /// Loads the table and prints the report.
 pub fn run(arguments: LoadArguments) -> Result<(), Failure> {
     let (quiet, max_errors) = (arguments.quiet, arguments.max_errors);
+    if let Some(address) = arguments.cluster.clone() {
+        let credentials = arguments.credentials.clone().files()?;
+        let is_anonymous = arguments.no_sign_request;
+        let request = arguments.into_request()?;
+        return cluster_load::run(address, &credentials, request, is_anonymous, quiet);
+    }
     let remote = remote_inputs(&arguments)?;
     let mut request = arguments.into_request()?;
     let runtime = tokio::runtime::Runtime::new()?;

@@ -19,6 +19,7 @@ mod cluster_commands;
 mod cluster_credentials;
 mod cluster_demo;
 mod cluster_init;
+mod cluster_load;
 mod cluster_progress;
 mod cluster_repair;
 mod cluster_revoke;

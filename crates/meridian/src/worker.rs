@@ -66,6 +66,10 @@ pub struct WorkerArguments {
     /// Bytes a second with which replicas are copied from other members, such as 100M, 1M at least; as fast as they come by default.
     #[arg(long, value_name = "SIZE", value_parser = bandwidth, env = "MERIDIAN_REPAIR_BANDWIDTH")]
     repair_bandwidth: Option<u64>,
+    /// A directory from which the worker loads files that `meridian load --cluster` names, with all below it; may be given several times.
+    /// Without it the worker loads from URLs alone.
+    #[arg(long, value_name = "DIR")]
+    load_from: Vec<PathBuf>,
     /// Listen where other machines connect, too, without TLS: only where the network is trusted.
     #[arg(long)]
     insecure: bool,
@@ -154,6 +158,7 @@ impl WorkerArguments {
             spilled: self.temp_size,
             cache: self.cache.unwrap_or_else(crate::sql::default_cache),
             repair_bandwidth: self.repair_bandwidth,
+            load_from: self.load_from,
             is_insecure: self.insecure,
         })
     }

@@ -10,6 +10,7 @@ mod query;
 mod read;
 mod rows;
 mod seal;
+mod several_parts;
 mod verify;
 mod views;
 mod write;

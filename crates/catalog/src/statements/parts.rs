@@ -299,7 +299,7 @@ impl Statements {
 }
 
 /// Adds a part to a table. Everything is sealed afterwards, so that another one can be added in the same transaction.
-async fn append_part(
+pub(super) async fn append_part(
     change: &mut Transaction<'_>,
     append: &Append<'_>,
     now: &str,
@@ -379,7 +379,7 @@ fn changed(table: &Table) -> CatalogError {
     }
 }
 
-async fn table_named(
+pub(super) async fn table_named(
     change: &mut Transaction<'_>,
     database: &str,
     table: &str,

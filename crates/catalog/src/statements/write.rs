@@ -246,7 +246,7 @@ async fn partitioned_loads(
 }
 
 /// Makes the database or sees that it agrees; gives its number.
-async fn settle_database(
+pub(super) async fn settle_database(
     change: &mut Transaction<'_>,
     asked: &NewDatabase,
     spec: &TableSpec,

@@ -2,10 +2,10 @@
 
 use meridian_catalog::{
     Append, CatalogError, Change, ChangedView, Column, ColumnChange, ColumnType, LoadId,
-    NewColumns, Table, TableChange, UNKNOWN_LOAD, ViewQuery,
+    NewColumns, NewDatabase, PartContents, Table, TableChange, UNKNOWN_LOAD, ViewQuery,
 };
 
-use crate::support::{chunks, contents, dependent, director, load, shown};
+use crate::support::{chunks, contents, database, dependent, director, load, shown};
 use crate::{Place, append, superseded};
 
 async fn parts_are_appended_merged_and_dropped(place: impl Place) {
@@ -224,6 +224,68 @@ async fn parts_of_several_tables_are_appended_together_or_not_at_all(place: impl
     assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
 }
 
+async fn a_table_has_several_parts_from_the_beginning(place: impl Place) {
+    let (catalog, reader) = (place.open().await, place.open().await);
+    let spec = director("d", "Object");
+    let begun = catalog.begin_loads("d", "Object", 3).await.unwrap();
+    let of_part = [chunks(4, 3), chunks(2, 5), chunks(1, 7)];
+    let all: Vec<(LoadId, PartContents<'_>)> = (begun.iter().zip(&of_part))
+        .map(|(load, chunks)| (*load, contents(&spec, chunks)))
+        .collect();
+    // None of them is shown if one cannot be.
+    let other = catalog.begin_load("d", "Other").await.unwrap();
+    for wrong in [other, LoadId(9_999_999), begun[0]] {
+        let mut parts = all.clone();
+        parts[2].0 = wrong;
+        let outcome = catalog.publish_parts(&database("d"), &spec, &parts).await;
+        outcome.unwrap_err();
+        assert_eq!(reader.table("d", "Object").await.unwrap(), None);
+        assert_eq!(reader.databases().await.unwrap(), []);
+    }
+    let outcome = catalog.publish_parts(&database("d"), &spec, &[]).await;
+    assert!(
+        matches!(outcome, Err(CatalogError::NoTable { .. })),
+        "{outcome:?}"
+    );
+    let replaced = catalog.publish_parts(&database("d"), &spec, &all).await;
+    assert_eq!(replaced.unwrap(), []);
+    let shown_now = shown(&reader, "d", "Object").await;
+    assert_eq!(shown_now.spec, spec);
+    assert_eq!(shown_now.part_numbers(), begun);
+    assert_eq!((shown_now.placement, shown_now.rows()), (begun[0], 29));
+    for (load, chunks) in begun.iter().zip(&of_part) {
+        assert_eq!(&reader.chunks(*load).await.unwrap(), chunks);
+    }
+    assert_eq!(
+        reader.unpublished_loads("d", "Object").await.unwrap(),
+        vec![]
+    );
+    assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
+
+    // They take the place of all parts that the table has.
+    let later = catalog.begin_loads("d", "Object", 2).await.unwrap();
+    let parts = [(later[0], all[1].1), (later[1], all[0].1)];
+    let replaced = catalog.publish_parts(&database("d"), &spec, &parts).await;
+    assert_eq!(replaced.unwrap(), begun);
+    let shown_now = shown(&reader, "d", "Object").await;
+    assert_eq!(shown_now.part_numbers(), later);
+    assert_eq!((shown_now.placement, shown_now.rows()), (later[0], 22));
+    assert_eq!(superseded(&catalog, "Object").await, begun);
+    assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
+    // Another cut than the database has is rejected, whichever part brings it.
+    let more = catalog.begin_loads("d", "Second", 2).await.unwrap();
+    let second = director("d", "Second");
+    let parts = [(more[0], all[0].1), (more[1], all[1].1)];
+    let otherwise = NewDatabase {
+        stripes: database("d").stripes + 1,
+        ..database("d")
+    };
+    let outcome = catalog.publish_parts(&otherwise, &second, &parts).await;
+    outcome.unwrap_err();
+    assert_eq!(reader.table("d", "Second").await.unwrap(), None);
+    assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
+}
+
 /// A part, columns and views change in one transaction, or none of them does.
 async fn columns_are_added_with_parts(place: impl Place) {
     let (catalog, reader) = (place.open().await, place.open().await);
@@ -379,6 +441,7 @@ conformance!(
     parts_are_appended_merged_and_dropped,
     an_append_takes_the_place_of_the_last_parts,
     parts_of_several_tables_are_appended_together_or_not_at_all,
+    a_table_has_several_parts_from_the_beginning,
     columns_are_added_with_parts,
     an_append_to_another_table_than_it_began_with_is_rejected,
     appended_keys_unsettle_match_tables,

@@ -6,6 +6,8 @@ mod copy_order;
 mod files;
 mod holders;
 mod leadership;
+mod load_tasks;
+mod loads;
 mod members;
 mod orders;
 mod parts;
@@ -116,6 +118,8 @@ pub struct FrontEnd {
     redirections: AtomicUsize,
     /// Counts how often files were given up and brought back.
     away_version: AtomicU64,
+    /// The loads that operators have workers do.
+    loads: loads::Loads,
 }
 
 /// What workers were told to hold.
@@ -254,6 +258,7 @@ impl FrontEnd {
             given_up: Mutex::default(),
             redirections: AtomicUsize::new(0),
             away_version: AtomicU64::new(0),
+            loads: loads::Loads::default(),
         }))
     }
 

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use sky::ChunkId;
 
 use super::orders::Order;
-use super::{FrontEnd, KnownPart, Member, lock, repair, scrub};
+use super::{FrontEnd, KnownPart, Member, loads, lock, repair, scrub};
 use crate::client::{json, read_body};
 use crate::credentials::{Caller, only, require_member};
 use crate::file_service::{chunk_path, serve_manifest};
@@ -55,6 +55,13 @@ pub(super) fn router(front_end: Arc<FrontEnd>) -> Router {
         .route(
             "/scrub",
             only(OPERATORS, post(scrub::begin).get(scrub::status)),
+        )
+        .route(
+            "/loads/{number}",
+            only(
+                OPERATORS,
+                post(loads::begin).get(loads::state).delete(loads::cancel),
+            ),
         )
         .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(credentials, require_member))

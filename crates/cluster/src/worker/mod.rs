@@ -6,6 +6,7 @@ mod fetch;
 mod fetch_queue;
 mod front_ends;
 mod holdings;
+mod loads;
 mod orders;
 mod plans;
 mod report;
@@ -69,6 +70,8 @@ pub struct WorkerOptions {
     pub cache: u64,
     /// Bytes a second with which replicas are copied; none for as fast as they come.
     pub repair_bandwidth: Option<u64>,
+    /// The directories from which it loads files.
+    pub load_from: Vec<PathBuf>,
     /// Whether the address may be one that other machines reach, though what members say is not encrypted, which it is in TLS.
     pub is_insecure: bool,
 }
@@ -91,6 +94,7 @@ pub struct Worker {
     reports: AtomicU64,
     orders: orders::Orders,
     scrubs: scrub::Scrubs,
+    loads: loads::Loads,
     /// The threads that run pieces; ends when the worker does, without waiting for them.
     compute: Option<Runtime>,
     bound: SocketAddr,
@@ -126,6 +130,7 @@ impl Worker {
         let client = Arc::new(MemberClient::new(credentials));
         let disks = Disks::open(&options.data)?;
         let replicas = disks.home().to_owned();
+        let loads = loads::Loads::open(&replicas, &options.load_from)?;
         let held = HeldFiles::open(
             disks,
             options.name.clone(),
@@ -170,6 +175,7 @@ impl Worker {
             reports: AtomicU64::new(1),
             orders: orders::Orders::default(),
             scrubs: scrub::Scrubs::default(),
+            loads,
             compute: Some(compute),
             bound,
             options,
@@ -198,6 +204,7 @@ impl Worker {
             () = report::keep_fetching(&self) => {}
             () = scrub::keep_scrubbing(&self) => {}
             () = scrub::run_scrubs(&self) => {}
+            () = loads::keep_ending(&self) => {}
             failure = report::keep_checking_disks(&self) => return Err(failure),
         }
         Ok(())
@@ -242,6 +249,21 @@ fn router(worker: Arc<Worker>) -> Router {
         .route(
             "/scrub",
             only(front_ends, post(scrub::begin).get(scrub::latest)),
+        )
+        .route(
+            "/loads/{number}",
+            only(
+                front_ends,
+                post(loads::begin).get(loads::state).delete(loads::end),
+            ),
+        )
+        .route(
+            "/loads/{number}/runs/{run}",
+            only(front_ends, post(loads::take_run)),
+        )
+        .route(
+            "/loads/{number}/files/{name}",
+            only(front_ends, get(loads::file)),
         )
         .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(credentials, require_member))

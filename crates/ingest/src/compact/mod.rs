@@ -22,11 +22,12 @@ use sky::Chunker;
 use store::{Durability, LoadDir, Removal};
 use tokio::runtime::Handle;
 
-use crate::directors::{Family, LOCK_WAIT, lock_waits, open_parts};
+use crate::directors::{Family, open_parts};
 use crate::error::IngestError;
 use crate::fault;
 use crate::leftovers::{clean_up, remove_loads};
 use crate::load::{Transaction, blocking};
+use crate::load_locks::{LOCK_WAIT, lock_waits};
 use crate::manifest::write_manifest;
 use crate::memory::{MemoryBudget, default_memory};
 use crate::pace::Pace;

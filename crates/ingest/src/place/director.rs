@@ -34,6 +34,8 @@ type Entries = Vec<(i64, u64)>;
 pub(crate) struct EarlierKeys {
     /// The keys of the director's parts.
     pub own: KeyMap,
+    /// The keys of earlier shares of the same load.
+    pub of_load: KeyMap,
     /// Keys of rows that are about to be stored before these.
     pub before: HashSet<i64>,
     /// Keys without a director row in the parts of its children: a row that comes for one of them goes to where these are.
@@ -105,6 +107,12 @@ impl DirectorPlacement {
             for row in (0..rows.len()).filter(|row| has_key[*row] && is_known(row)) {
                 let known = || names.known(keys[row], &arrays, row);
                 row_errors.reject(row, class::KNOWN_KEY.to_owned(), known);
+            }
+            earlier.of_load.lookup(&keys, &mut places)?;
+            let is_repeated = |row: &usize| has_key[*row] && places[*row] != NOWHERE;
+            for row in (0..rows.len()).filter(is_repeated) {
+                let repeated = || names.earlier(keys[row], "in a file that comes before");
+                row_errors.reject(row, class::DUPLICATE_KEY.to_owned(), repeated);
             }
         }
         let keep = row_errors.into_keep();

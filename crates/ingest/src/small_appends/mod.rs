@@ -36,11 +36,11 @@ use self::placing::{OpenIndexes, PlacedPart, PlacedStatements, RowPlaces};
 use self::writing::{WrittenPart, write_part};
 use crate::append::adopt;
 use crate::compact::compaction_of;
-use crate::directors::wait_for_lock;
 use crate::error::IngestError;
 use crate::fault;
 use crate::leftovers::{clean_up, remove_load};
 use crate::load::blocking;
+use crate::load_locks::wait_for_lock;
 use crate::pipeline::SPILL_DIR;
 use crate::request::LoadRequest;
 

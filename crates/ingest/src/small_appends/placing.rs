@@ -340,6 +340,7 @@ impl RowPlaces {
             (Roles::Director { key, positions }, _) => {
                 let earlier = EarlierKeys {
                     own: KeyMap::Files(self.own.clone()),
+                    of_load: KeyMap::Files(Vec::new()),
                     before,
                     orphans: KeyMap::open(&self.family.indexes(), 0)?,
                 };
