@@ -517,6 +517,12 @@ def test_what_workers_do_not_load_is_told(cluster: Cluster, tmp_path: Path) -> N
         assert outcome.status != 0 and "--load-from" in outcome.complaint, outcome.complaint
     (inputs / "link.csv").symlink_to(elsewhere)
     assert "--load-from" in load(cluster, "new", "Star", inputs / "link.csv", **DIRECTOR).complaint
+    arguments = words(cluster, "new", "Star", *stars, **DIRECTOR)
+    outcome = cluster.meridian.run(*arguments, "--data", tmp_path / "other")
+    assert outcome.status != 0 and "leave --data out" in outcome.complaint, outcome.complaint
+    # One that the environment names for other commands is not asked for.
+    assert number(cluster.meridian.run(*arguments, env={"MERIDIAN_DATA": str(tmp_path / "other")}).text, "rows loaded") == STARS
+    cluster.meridian.must("drop", "table", "--data", cluster.data, "--db", "new", "--table", "Star", "--yes")
     cluster.start_worker("w3")
     wait_until(lambda: len(cluster.status()["workers"]) == 4, 30, "the worker has joined")
     outcome = load(cluster, "new", "Star", *star_files(inputs, 4), **DIRECTOR)

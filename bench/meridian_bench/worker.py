@@ -106,7 +106,7 @@ class Worker:
 
     def execute(self, texts: Sequence[str], answers: bool = True) -> list[Reply]:
         """Asks one after another. Without `answers` only the times come back."""
-        replies = self.call("ask", list(texts), answers, within=BLOCK_SECONDS)
+        replies = self.call("execute", list(texts), answers, within=BLOCK_SECONDS)
         return [
             Reply(seconds, _from_bytes(content) if content else None, complaint)
             for seconds, content, complaint in replies  # type: ignore[attr-defined]

@@ -15,6 +15,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::ClusterError;
@@ -29,7 +30,30 @@ const SHORT_RESPONSE: usize = 256 << 20;
 /// Connections to a member that wait for the next request.
 const MOST_IDLE: usize = 8;
 
-type Connection = SendRequest<Full<Bytes>>;
+/// How long a connection may take to tell why it has ended.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// A connection to a member.
+struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    /// Why it has ended, if by an error: the sender may know no more than that it has.
+    failure: oneshot::Receiver<hyper::Error>,
+}
+
+impl Connection {
+    async fn send(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<Response<Incoming>> {
+        self.sender.ready().await?;
+        self.sender.send_request(request).await
+    }
+
+    /// What an error of the sender comes from.
+    async fn cause(self, error: hyper::Error) -> hyper::Error {
+        match timeout(LAST_WORDS, self.failure).await {
+            Ok(Ok(cause)) => cause,
+            _ => error,
+        }
+    }
+}
 
 /// Connections that wait for the next request, by the members to which they lead.
 type Idle = Arc<Mutex<HashMap<(Role, String), Vec<Connection>>>>;
@@ -134,15 +158,14 @@ impl MemberClient {
                 None => self.connect(role, address).await.map_err(failed)?,
             };
             let request = request()?;
-            let sent = async {
-                connection.ready().await?;
-                connection.send_request(request).await
-            };
-            match sent.await {
+            match connection.send(request).await {
                 Ok(response) => return Ok(self.response(member, connection, response)),
                 // The member may have closed it while it waited, which is no news of the member.
                 Err(_) if is_kept => {}
-                Err(error) => return Err(failed(self.why_not(&error))),
+                Err(error) => {
+                    let cause = connection.cause(error).await;
+                    return Err(failed(self.why_not(&cause)));
+                }
             }
         }
     }
@@ -152,9 +175,15 @@ impl MemberClient {
         let (sender, driver) = http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| self.why_not(&error))?;
+        let (tell, failure) = oneshot::channel();
         // It ends with the connection.
-        tokio::spawn(driver);
-        Ok(sender)
+        tokio::spawn(async move {
+            if let Err(error) = driver.await {
+                // Nobody waits for it, mostly.
+                let _ = tell.send(error);
+            }
+        });
+        Ok(Connection { sender, failure })
     }
 
     /// Why a member does not answer. That it refuses a certificate is known only when a request was sent (RFC 8446, 4.4.2).

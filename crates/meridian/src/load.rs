@@ -303,6 +303,13 @@ fn remote_inputs(arguments: &LoadArguments) -> Result<Option<Client>, Failure> {
 pub fn run(arguments: LoadArguments) -> Result<(), Failure> {
     let (quiet, max_errors) = (arguments.quiet, arguments.max_errors);
     if let Some(address) = arguments.cluster.clone() {
+        // A directory that the environment names for other commands is none that was asked for here.
+        let named = std::env::var_os("MERIDIAN_DATA").map(PathBuf::from);
+        if arguments.data.is_some() && arguments.data != named {
+            return Err(Failure::new(
+                "--data and --cluster are both given: a load by workers is into the data directory of the front end, so leave --data out",
+            ));
+        }
         let credentials = arguments.credentials.clone().files()?;
         let is_anonymous = arguments.no_sign_request;
         let request = arguments.into_request()?;
