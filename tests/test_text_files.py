@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from astropy.table import Table
 
 from complaints import assert_rejected
 from meridian_cli import Meridian, Outcome
@@ -377,3 +378,19 @@ def test_what_generated_keys_need(meridian: Meridian, tmp_path: Path) -> None:
     # A file without a header has columns of its own names.
     loaded(meridian, tmp_path, "10.5,20.5,x\n11.5,21.5,y\n", "--ra", "column1", "--dec", "column2", "--generate-key", "--no-header")
     assert rows(meridian, tmp_path, "id, column3") == [(1, "x"), (2, "y")]
+
+
+def test_a_name_twice_whatever_its_case(meridian: Meridian, tmp_path: Path) -> None:
+    assert_rejected(load(meridian, tmp_path, "id,Ra,RA\n1,2,3\n"), 'names the column "RA" twice, in fields 2 and 3', "whatever their case")
+
+
+def test_columns_that_are_aligned_by_blanks(meridian: Meridian, tmp_path: Path) -> None:
+    loaded(meridian, tmp_path, "id   ra      name\n1    10.5    a\n22   11.25   bb\n")
+    assert rows(meridian, tmp_path) == [(1, 10.5, "a"), (22, 11.25, "bb")]
+
+
+def test_a_votable_that_is_compressed(meridian: Meridian, tmp_path: Path) -> None:
+    plain = tmp_path / "plain.vot"
+    Table({"id": [1, 2], "ra": [1.5, 2.5]}).write(plain, format="votable")
+    loaded(meridian, tmp_path, gzip.compress(plain.read_bytes()), name="t.vot.gz")
+    assert rows(meridian, tmp_path) == [(1, 1.5), (2, 2.5)]
