@@ -277,7 +277,7 @@ pub(crate) fn check_options_of_kind(request: &LoadRequest) -> Result<(), IngestE
     let needed = match kind {
         TableKind::Director => (keys == 1 && request.ra.is_some() && directors == 0)
             .then_some(())
-            .ok_or("a director needs --key COL, --ra COL and --dec COL, and no --director"),
+            .ok_or("a director needs --key COL (or --generate-key, if its rows have none), --ra COL and --dec COL, and no --director"),
         TableKind::Child => (keys == 1 && directors == 1)
             .then_some(())
             .ok_or("a child needs --director TABLE and --key COL, its column that holds the director's key"),
