@@ -31,7 +31,23 @@ impl Client {
             let sentence = "there are no users yet, and everybody may read everything: the first one is added on the command line of the server's machine, with `meridian user add NAME --admin`; see docs/users.md";
             return Err(ClientError::new(ErrorCode::READ_ONLY, sentence));
         };
-        let statement = match statement {
+        let statement = self.with_database(statement)?;
+        check_rights(&me, &statement)?;
+        self.check_names(&statement).await?;
+        let shared = Arc::clone(&self.shared);
+        let left = tables_left_by(&shared, &statement).await?;
+        // To hash a password takes a processor for some time.
+        let authenticator = Arc::clone(&self.shared.authenticator);
+        let changing = async move { change(authenticator.users(), &me, statement).await };
+        let mut changed = self.shared.query_runtime.compute(changing);
+        changed.recv_one().await?;
+        self.add_warnings(left);
+        Ok(())
+    }
+
+    /// The statement with the connection's database where a grant or a release names none.
+    fn with_database(&self, statement: UserStatement) -> Result<UserStatement, ClientError> {
+        Ok(match statement {
             UserStatement::Grant {
                 revoke,
                 database,
@@ -66,9 +82,12 @@ impl Client {
                 condition,
             },
             other => other,
-        };
-        check_rights(&me, &statement)?;
-        match &statement {
+        })
+    }
+
+    /// Sees that the names of what is made are free, and that what is granted or released is there.
+    async fn check_names(&mut self, statement: &UserStatement) -> Result<(), ClientError> {
+        match statement {
             UserStatement::Create { users, .. } => {
                 for (name, _) in users {
                     self.check_is_free(name, Whose::User).await?;
@@ -123,14 +142,6 @@ impl Client {
             }
             _ => {}
         }
-        let shared = Arc::clone(&self.shared);
-        let left = tables_left_by(&shared, &statement).await?;
-        // To hash a password takes a processor for some time.
-        let authenticator = Arc::clone(&self.shared.authenticator);
-        let changing = async move { change(authenticator.users(), &me, statement).await };
-        let mut changed = self.shared.query_runtime.compute(changing);
-        changed.recv_one().await?;
-        self.add_warnings(left);
         Ok(())
     }
 
