@@ -305,6 +305,47 @@ fn a_large_chunk_is_read_piece_by_piece() {
     assert!(phases.iter().all(|phase| core.is_exhausted(*phase)));
 }
 
+/// The same where a chunk behind it, which is small, is decoded before the large one's first piece.
+#[test]
+fn a_large_chunk_is_read_piece_by_piece_beside_a_small_one() {
+    let mut core = LaneScheduler::new(options(2));
+    let now = Duration::ZERO;
+    for query in 0..4 {
+        let phase = core.enroll(PhaseDemand {
+            query,
+            class: Class::Scan { rating: 1 },
+            chunks: vec![5, 5, 5, 6],
+            bytes_per_piece: 1,
+        });
+        (0..4).for_each(|_| core.request(phase, now));
+    }
+    let first = core.start_pieces(now);
+    assert_eq!([first[0].piece, first[1].piece], [0, 3]);
+    // Two go through the small one while the large one is decoded.
+    core.finish(first[1].turn, PieceOutcome::Done, now);
+    let small = core.start_pieces(now)[0];
+    assert_eq!((small.piece, small.phase == first[1].phase), (3, false));
+    core.assert_consistent();
+    core.finish(first[0].turn, PieceOutcome::Done, now);
+    core.finish(small.turn, PieceOutcome::Done, now);
+    core.assert_consistent();
+    let mut seen = Vec::new();
+    loop {
+        let started = core.start_pieces(now);
+        if started.is_empty() {
+            break;
+        }
+        for grant in started {
+            seen.push(grant.piece);
+            core.finish(grant.turn, PieceOutcome::Done, now);
+            core.assert_consistent();
+        }
+    }
+    // The other three at the first piece, then all at each of the next; then who has not had the small one.
+    let of_large = [0; 3].into_iter().chain([1; 4]).chain([2; 4]);
+    assert_eq!(seen, of_large.chain([3; 2]).collect::<Vec<_>>());
+}
+
 #[test]
 fn a_piece_that_does_not_end_is_judged_while_it_runs() {
     let mut core = LaneScheduler::new(options(4));

@@ -65,6 +65,16 @@ impl Phase {
         self.lane.is_some() && !self.closed && self.asking > 0 && self.pieces.count() > 0
     }
 
+    fn ranked(&self, id: PhaseId, query: Option<&Query>, lane: usize) -> PhaseRank<'_> {
+        PhaseRank {
+            phase: id,
+            user: query.map_or(0, |query| query.user),
+            rating: self.rating,
+            running: query.map_or(0, |query| query.lanes[lane].clock.running()),
+            pieces: &self.pieces,
+        }
+    }
+
     fn is_exhausted(&self) -> bool {
         self.pieces.count() == 0 && self.queued.is_empty()
     }
@@ -312,15 +322,13 @@ impl LaneScheduler {
         lane.unplace(std::mem::take(&mut phase.keys));
         if phase.asking > 0 && !phase.closed {
             let query = self.queries.get(&phase.query);
-            let running = query.map_or(0, |query| query.lanes[index].clock.running());
-            phase.keys = lane.place(&PhaseRank {
-                phase: id,
-                user: query.map_or(0, |query| query.user),
-                rating: phase.rating,
-                running,
-                pieces: &phase.pieces,
-            });
+            phase.keys = lane.place(&phase.ranked(id, query, index));
         }
+    }
+
+    /// What a lane orders the phase by.
+    pub(super) fn rank_of<'a>(&self, id: PhaseId, phase: &'a Phase, lane: usize) -> PhaseRank<'a> {
+        phase.ranked(id, self.queries.get(&phase.query), lane)
     }
 
     /// Places the phases of a query anew that wait, as more or fewer of its pieces run.

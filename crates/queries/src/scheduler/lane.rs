@@ -410,7 +410,7 @@ impl Lane {
         }
     }
 
-    /// A piece of the chunk has ended or paused. If that makes the chunk ready, the phases that are returned have none ready so
+    /// A piece of the chunk has ended or paused. If that makes the chunk ready, the phases that are returned have no older one ready so
     /// far: place those anew that have a piece of it.
     pub(super) fn set_ready(&mut self, chunk: u32) -> Vec<PhaseId> {
         let found = self
@@ -421,18 +421,37 @@ impl Lane {
             return Vec::new();
         };
         found.ready = true;
-        let opened = || self.users.values().flat_map(|share| &share.opened);
-        let ready = opened().filter(|key| !key.in_flight).map(|key| key.phase);
-        let ready: HashSet<PhaseId> = ready.collect();
-        let in_flight = opened().filter(|key| key.in_flight).map(|key| key.phase);
-        let ahead = self.users.values().flat_map(|share| &share.ahead);
-        let ahead = ahead
-            .map(|key| key.phase)
-            .filter(|phase| !ready.contains(phase));
-        let mut unready: Vec<PhaseId> = in_flight.chain(ahead).collect();
-        unready.sort_unstable();
-        unready.dedup();
-        unready
+        let number = found.number;
+        let opened = self.users.values().flat_map(|share| &share.opened);
+        let older = opened.filter(|key| !key.in_flight && key.number < number);
+        let older: HashSet<PhaseId> = older.map(|key| key.phase).collect();
+        let mut others: Vec<PhaseId> = self
+            .waiting_phases()
+            .filter(|phase| !older.contains(phase))
+            .collect();
+        others.sort_unstable();
+        others.dedup();
+        others
+    }
+
+    /// The phases in the lane's order, some of them twice.
+    fn waiting_phases(&self) -> impl Iterator<Item = PhaseId> {
+        let of_user = |share: &UserShare| {
+            let opened = share.opened.iter().map(|key| key.phase);
+            let ahead = share.ahead.iter().map(|key| key.phase);
+            opened.chain(ahead).collect::<Vec<_>>()
+        };
+        self.users.values().flat_map(of_user)
+    }
+
+    /// Whether keys are those that the phase would be given now; but a phase may still be at a chunk that has left the window.
+    pub(super) fn is_up_to_date(&self, keys: &LaneKeys, ranked: &PhaseRank) -> bool {
+        let is_outdated = |key: &OpenedKey| {
+            let mut window = self.window.iter();
+            !window.any(|opened| opened.number == key.number)
+        };
+        keys.opened.as_ref().is_some_and(is_outdated)
+            || (keys.opened == self.opened_key(ranked) && keys.ahead == self.ahead_key(ranked))
     }
 
     pub(super) fn add_resuming(&mut self, ticket: u64, turn: TurnId) {

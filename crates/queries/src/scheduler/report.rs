@@ -201,12 +201,19 @@ impl LaneScheduler {
             self.memory_of_turns(),
             "memory of started pieces"
         );
-        for phase in self.phases.values() {
+        for (id, phase) in &self.phases {
             assert!(
                 self.queries.contains_key(&phase.query),
                 "query {} is forgotten too early",
                 phase.query
             );
+            if let Some(lane) = phase.lane.filter(|_| phase.keys.is_waiting()) {
+                assert!(
+                    self.lanes[lane].is_up_to_date(&phase.keys, &self.rank_of(*id, phase, lane)),
+                    "query {} has the place in lane {lane} that it had before",
+                    phase.query
+                );
+            }
             assert_eq!(
                 phase.keys.is_waiting(),
                 phase.should_wait(),
