@@ -402,8 +402,17 @@ pub enum LoadWork {
 pub struct LoadTaskState {
     /// What it has done.
     pub progress: ProgressSnapshot,
-    /// How it has ended; the error is a sentence.
-    pub outcome: Option<Result<LoadTaskOutcome, String>>,
+    /// How it has ended.
+    pub outcome: Option<Result<LoadTaskOutcome, LoadTaskError>>,
+}
+
+/// Why a task has failed.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LoadTaskError {
+    /// A sentence.
+    pub why: String,
+    /// Whether the worker's machine is to blame: another worker may succeed.
+    pub is_of_machine: bool,
 }
 
 /// What a task has done.

@@ -194,6 +194,21 @@ impl IngestError {
         matches!(self, Self::Catalog(CatalogError::TableChanged { .. }))
     }
 
+    /// Whether the machine is to blame, for a disk that is full or fails or a file that it may not open: the same may succeed on another.
+    pub fn is_of_machine(&self) -> bool {
+        match self {
+            Self::DiskFull { .. } | Self::Io { .. } => true,
+            Self::Store(error) => {
+                matches!(error, StoreError::Io { .. } | StoreError::DiskFull { .. })
+            }
+            Self::Catalog(error) => matches!(
+                error,
+                CatalogError::Io { .. } | CatalogError::Backend(_) | CatalogError::ReadOnly { .. }
+            ),
+            _ => false,
+        }
+    }
+
     /// Wraps an I/O error with what was being done to which file; a full disk gets its own sentence.
     pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         let path = path.to_path_buf();

@@ -1,5 +1,5 @@
 //! What workers do for a load, as the front end has them do it: a task is sent to a worker, asked for until it is done, and what it has written is
-//! fetched and verified. What a worker does not do because it is gone, another does.
+//! fetched and verified. What a worker does not do because it is gone, or its disk is full, another does.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -236,7 +236,8 @@ impl Tasks {
             match state.outcome {
                 None => {}
                 Some(Ok(outcome)) => return Ok((outcome, number)),
-                Some(Err(why)) => return Err(Failure::Load(why)),
+                Some(Err(error)) if error.is_of_machine => return Err(Failure::Worker(error.why)),
+                Some(Err(error)) => return Err(Failure::Load(error.why)),
             }
         }
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use axum::extract::{Path as Route, Query, Request, State};
 use axum::http::{Response, StatusCode};
-use ingest::{LoadRequest, MayRead, Progress, RemoteInputs, plan_inputs, write_share};
+use ingest::{IngestError, LoadRequest, MayRead, Progress, RemoteInputs, plan_inputs, write_share};
 use remote_files::{Client, Settings, is_url};
 use serde::Deserialize;
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
@@ -25,7 +25,9 @@ use super::holdings::failed;
 use crate::ClusterError;
 use crate::client::{json, read_body};
 use crate::file_service::serve;
-use crate::messages::{LoadInputs, LoadTask, LoadTaskOutcome, LoadTaskState, LoadWork};
+use crate::messages::{
+    LoadInputs, LoadTask, LoadTaskError, LoadTaskOutcome, LoadTaskState, LoadWork,
+};
 
 /// The directory of all tasks, among the replicas of the worker's home.
 const DIRECTORY: &str = "loads";
@@ -63,7 +65,7 @@ struct Task {
 struct TaskState {
     heard: Instant,
     has_begun: bool,
-    outcome: Option<Result<LoadTaskOutcome, String>>,
+    outcome: Option<Result<LoadTaskOutcome, LoadTaskError>>,
     /// Where what was written is.
     part: Option<PathBuf>,
 }
@@ -250,7 +252,9 @@ pub(super) async fn begin(
             Err(error) if error.is_cancelled() => return,
             outcome => outcome.unwrap_or_else(|error| {
                 tracing::error!(%error, "a task of a load failed unexpectedly");
-                Err("a task of the load failed unexpectedly: please report this".to_owned())
+                Err(of_load(
+                    "a task of the load failed unexpectedly: please report this",
+                ))
             }),
         };
         let mut state = task.lock();
@@ -320,7 +324,7 @@ async fn run(
     worker: &Worker,
     task: &Arc<Task>,
     order: LoadTask,
-) -> Result<(LoadTaskOutcome, Option<PathBuf>), String> {
+) -> Result<(LoadTaskOutcome, Option<PathBuf>), LoadTaskError> {
     let LoadTask { inputs, work } = order;
     let may_read = worker.loads.may_read.clone();
     let progress = Arc::clone(&task.progress);
@@ -330,7 +334,7 @@ async fn run(
             prepare(worker, &mut request.load, &inputs, &scratch)?;
             let schema = request.load.schema.clone();
             let copies = scratch.join("copies");
-            catalog::make_directories(&copies).map_err(|error| error.to_string())?;
+            catalog::make_directories(&copies).map_err(of_machine)?;
             // It lives as long as somebody uses its directory.
             let held = Arc::clone(task);
             let planned = spawn_blocking(move || {
@@ -338,14 +342,15 @@ async fn run(
                 drop(held);
                 planned
             });
-            let planned = planned.await.map_err(|error| error.to_string())?;
-            let plan = planned.map_err(|error| match (&schema, &inputs.schema) {
+            let planned = planned.await.map_err(of_load)?;
+            let plan = planned.map_err(|error| {
+                let mut error = LoadTaskError::from(error);
                 // Whoever reads this knows the file that was sent along.
-                (Some(copy), Some(schema)) => {
+                if let (Some(copy), Some(schema)) = (&schema, &inputs.schema) {
                     let copy = copy.display().to_string();
-                    error.to_string().replace(&copy, &schema.name)
+                    error.why = error.why.replace(&copy, &schema.name);
                 }
-                _ => error.to_string(),
+                error
             })?;
             Ok((LoadTaskOutcome::Plan(Box::new(plan)), None))
         }
@@ -362,11 +367,36 @@ async fn run(
             let runs = 0..share.run_count().min(MOST_RUNS);
             let runs = runs.map(|run| run_path(&scratch, run)).collect();
             let turn = worker.loads.turn.acquire().await;
-            let _turn = turn.map_err(|error| error.to_string())?;
+            let _turn = turn.map_err(of_load)?;
             let written = write_share(*share, runs, &scratch, may_read, progress).await;
-            let (report, part) = written.map_err(|error| error.to_string())?;
+            let (report, part) = written?;
             Ok((LoadTaskOutcome::Share(Box::new(report)), Some(part)))
         }
+    }
+}
+
+impl From<IngestError> for LoadTaskError {
+    fn from(error: IngestError) -> Self {
+        Self {
+            why: error.to_string(),
+            is_of_machine: error.is_of_machine(),
+        }
+    }
+}
+
+/// An error that it would be on each machine.
+fn of_load(why: impl ToString) -> LoadTaskError {
+    LoadTaskError {
+        why: why.to_string(),
+        is_of_machine: false,
+    }
+}
+
+/// What this machine's disk says.
+fn of_machine(error: std::io::Error) -> LoadTaskError {
+    LoadTaskError {
+        why: format!("cannot write what a load needs: {error}"),
+        is_of_machine: true,
     }
 }
 
@@ -376,7 +406,7 @@ fn prepare(
     load: &mut LoadRequest,
     inputs: &LoadInputs,
     scratch: &Path,
-) -> Result<(), String> {
+) -> Result<(), LoadTaskError> {
     let options = &worker.options;
     load.new_columns = None;
     load.schema = match &inputs.schema {
@@ -385,9 +415,9 @@ fn prepare(
             // The name is for messages alone.
             let name = Path::new(&schema.name).file_name();
             let dir = scratch.join("schema");
-            catalog::make_directories(&dir).map_err(|error| error.to_string())?;
+            catalog::make_directories(&dir).map_err(of_machine)?;
             let path = dir.join(name.unwrap_or("schema.json".as_ref()));
-            fs::write(&path, &schema.text).map_err(|error| error.to_string())?;
+            fs::write(&path, &schema.text).map_err(of_machine)?;
             Some(path)
         }
     };
@@ -399,7 +429,7 @@ fn prepare(
     let mut names = load.files.iter().filter_map(|file| file.to_str());
     if names.any(is_url) {
         let settings = Settings::of_environment(inputs.is_anonymous);
-        let settings = settings.map_err(|error| error.to_string())?;
+        let settings = settings.map_err(of_load)?;
         load.remote = Some(RemoteInputs::new(Client::new(settings)));
     }
     Ok(())

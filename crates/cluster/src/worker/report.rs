@@ -55,7 +55,8 @@ async fn keep_reporting_to(worker: &Worker, front_end: String) -> String {
     let mut ticks = interval(REPORT_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut known_holdings = None;
-    let mut was_heard = None;
+    // What came of the last report; a log of the same each second would hide the rest.
+    let mut last: Option<Result<(), String>> = None;
     loop {
         ticks.tick().await;
         if !front_ends.is_known(&front_end) {
@@ -67,10 +68,10 @@ async fn keep_reporting_to(worker: &Worker, front_end: String) -> String {
         front_ends.note(&front_end, told.is_ok());
         match told {
             Ok(assignment) => {
-                if was_heard != Some(true) {
+                if last != Some(Ok(())) {
                     info!(name = worker.name, front_end, "joined the cluster");
                 }
-                was_heard = Some(true);
+                last = Some(Ok(()));
                 known_holdings = assignment.known_holdings;
                 for new in front_ends.learn(&front_end, &assignment.front_ends) {
                     info!(
@@ -82,10 +83,11 @@ async fn keep_reporting_to(worker: &Worker, front_end: String) -> String {
                 worker.orders.lock().take(assignment);
             }
             Err(error) => {
-                if was_heard != Some(false) {
-                    warn!(%error, "not joined: trying once a second");
+                let outcome = Some(Err(error.to_string()));
+                if last != outcome {
+                    warn!(front_end, %error, "not joined: trying once a second");
                 }
-                was_heard = Some(false);
+                last = outcome;
                 known_holdings = None;
             }
         }
