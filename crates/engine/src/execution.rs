@@ -95,7 +95,7 @@ impl QueryExecution {
     }
 
     /// Notes that the result of another query answers it.
-    pub(crate) fn answer_from(&self, query: u64) {
+    pub(crate) fn note_cached_from(&self, query: u64) {
         // The first one is the statement's own; what it reads besides is of no interest.
         let _ = self.cached_from.set(query);
     }

@@ -277,7 +277,7 @@ fn any_text() -> impl Strategy<Value = String> {
 }
 
 /// Answers all statements of a text, up to so many rows each.
-async fn answer(session: &Session, text: &str) -> Result<(), EngineError> {
+async fn execute(session: &Session, text: &str) -> Result<(), EngineError> {
     for statement in session.parse(text).await? {
         let mut answer = session.run(text, statement).await?;
         let mut rows = 0;
@@ -303,7 +303,7 @@ fn check_until(limit: Duration, dialect: Dialect, text: &str) {
     let watched = watch(limit, &interrupt, text);
     let outcome = runtime.block_on(interrupt.scope(async {
         let session = sky.session_of(dialect).await;
-        AssertUnwindSafe(answer(&session, text))
+        AssertUnwindSafe(execute(&session, text))
             .catch_unwind()
             .await
     }));
@@ -378,7 +378,7 @@ fn the_statements_to_begin_with_are_answered() {
         .filter(|text| !of_adql(text))
         .filter_map(|statement| {
             let session = runtime.block_on(sky.session_of(Dialect::MySql));
-            let error = runtime.block_on(answer(&session, statement)).err()?;
+            let error = runtime.block_on(execute(&session, statement)).err()?;
             Some(format!("{statement}: {error}"))
         });
     assert_eq!(rejected.collect::<Vec<_>>(), Vec::<String>::new());
@@ -523,7 +523,7 @@ fn check_long(dialect: Dialect, text: &str) {
     let (runtime, sky) = &*SKY;
     let outcome = runtime.block_on(async {
         let session = sky.session_of(dialect).await;
-        AssertUnwindSafe(answer(&session, text))
+        AssertUnwindSafe(execute(&session, text))
             .catch_unwind()
             .await
     });

@@ -79,7 +79,7 @@ pub fn run(command: SkyCommand) -> Result<(), Failure> {
     let outcome = match command {
         SkyCommand::Locate { cut } => {
             let chunker = cut.chunker()?;
-            answer_positions(io::stdin().lock(), |position, out| {
+            write_positions(io::stdin().lock(), |position, out| {
                 let location = chunker.locate(position);
                 write!(out, "{},{}", location.chunk, location.sub_chunk)
             })
@@ -89,7 +89,7 @@ pub fn run(command: SkyCommand) -> Result<(), Failure> {
         }
         SkyCommand::Htm { level } => {
             let level = htm::Level::new(level)?;
-            answer_positions(io::stdin().lock(), |position, out| {
+            write_positions(io::stdin().lock(), |position, out| {
                 write!(out, "{}", htm::id_at(level, position))
             })
         }
@@ -127,7 +127,7 @@ fn list_chunks(chunker: &Chunker, region: &Region) -> Result<(), LineError> {
 
 /// Copies each line `ra,dec` to standard output and lets `answer` write after it. What was answered before a bad line is
 /// written out.
-fn answer_positions(
+fn write_positions(
     input: impl io::Read,
     answer: impl Fn(LonLat, &mut dyn Write) -> io::Result<()>,
 ) -> Result<(), LineError> {

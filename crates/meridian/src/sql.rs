@@ -168,7 +168,7 @@ pub fn run(args: SqlArgs) -> Result<(), Failure> {
     let outcome = runtime.block_on(async {
         tokio::spawn(leave_while_reading());
         tokio::select! {
-            outcome = answer_all(&args, texts) => outcome,
+            outcome = execute_all(&args, texts) => outcome,
             _ = tokio::signal::ctrl_c() => Err(Failure::with_status("cancelled", INTERRUPTED)),
         }
     });
@@ -273,7 +273,7 @@ pub(crate) fn default_cache() -> u64 {
     ingest::machine_memory() / 3
 }
 
-async fn answer_all(args: &SqlArgs, mut texts: StatementSource) -> Result<(), Failure> {
+async fn execute_all(args: &SqlArgs, mut texts: StatementSource) -> Result<(), Failure> {
     let executor = Executor::open(args).await?;
     let writer = args.result_writer();
     let mut answered = 0;

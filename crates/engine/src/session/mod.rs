@@ -328,7 +328,7 @@ impl Session {
             }
         }
         let prepared = self.prepare(text, parsed).await?;
-        self.answer(text, prepared).await
+        self.execute_or_reuse(text, prepared).await
     }
 
     /// Plans a statement with parameters; `None` if that fails: with its values the statement may still be valid.

@@ -39,7 +39,7 @@ impl Session {
     pub fn cached_result(&self, prepared: &PreparedQuery, key: &ResultKey) -> Option<QueryResult> {
         let (query, rows) = self.results.as_ref()?.find(key)?;
         if let Some(execution) = QueryExecution::current() {
-            execution.answer_from(query);
+            execution.note_cached_from(query);
         }
         let headed = Arc::clone(&prepared.schema);
         let batches = (rows.open)().map(move |batch| with_schema(batch?, &headed));
@@ -61,7 +61,7 @@ impl Session {
     }
 
     /// Answers a statement from the cache, or starts it once it is admitted.
-    pub(super) async fn answer(
+    pub(super) async fn execute_or_reuse(
         &self,
         text: &str,
         prepared: PreparedQuery,

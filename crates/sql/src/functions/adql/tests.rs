@@ -8,7 +8,7 @@ use datafusion::sql::parser::DFParserBuilder;
 use crate::{Dialect, fold_case};
 
 /// What an expression of ADQL's gives, or the engine's complaint.
-async fn answer(expression: &str) -> Result<String, String> {
+async fn evaluate(expression: &str) -> Result<String, String> {
     let mut state = SessionStateBuilder::new().with_default_features().build();
     for function in crate::functions::all() {
         state.register_udf(function).map_err(|e| e.to_string())?;
@@ -94,7 +94,7 @@ async fn geometry_has_values() {
         ),
     ] {
         assert_eq!(
-            answer(expression).await.as_deref(),
+            evaluate(expression).await.as_deref(),
             Ok(expected),
             "{expression}"
         );
@@ -153,7 +153,7 @@ async fn the_catalogues_examples_hold() {
         ("ivo_string_agg(x, '#')", "1.0"),
     ] {
         assert_eq!(
-            answer(expression).await.as_deref(),
+            evaluate(expression).await.as_deref(),
             Ok(expected),
             "{expression}"
         );
@@ -210,7 +210,7 @@ async fn what_makes_no_sense_is_said_in_a_sentence() {
         ("ivo_histogram(x, 2, 0, 4)", "a lower limit below"),
         ("LOG(1, 2)", "LOG takes a number"),
     ] {
-        let error = answer(expression).await.unwrap_err();
+        let error = evaluate(expression).await.unwrap_err();
         assert!(error.contains(part), "{expression}: {error}");
     }
 }
