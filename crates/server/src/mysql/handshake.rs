@@ -1,7 +1,7 @@
 //! The handshake: the server's greeting, the client's response, and the authentication plugins.
 //!
 //! While there are no users, the server accepts every name and every password: it sends a random scramble, as the protocol requires, and
-//! does not verify the response. Users log in by `caching_sha2_password` (`login.rs`).
+//! does not verify the response. Users log in by `caching_sha2_password`, or by another plugin where it is switched on (`login.rs`).
 
 use sql::connection::SERVER_VERSION;
 
@@ -9,7 +9,7 @@ use super::capabilities::Capabilities;
 use super::wire::{MalformedPacket, Reader, put_terminated};
 use crate::ClientError;
 
-/// The default authentication plugin.
+/// The default authentication plugin before MySQL 8.
 pub(crate) const NATIVE_PASSWORD: &str = "mysql_native_password";
 /// The default authentication plugin of MySQL 8 and later.
 pub(super) const CACHING_SHA2: &str = "caching_sha2_password";
