@@ -7,6 +7,9 @@
 
 mod audit;
 mod authenticator;
+#[cfg(test)]
+#[path = "../tests/chance/mod.rs"]
+mod chance;
 mod client_error;
 mod config;
 mod connection_slots;

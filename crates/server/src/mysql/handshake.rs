@@ -260,6 +260,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::chance::feed;
 
     fn response(capabilities: u32, rest: &[u8]) -> Vec<u8> {
         let mut bytes = capabilities.to_le_bytes().to_vec();
@@ -396,5 +397,27 @@ mod tests {
             let _ = HandshakeResponse::read(&response(capabilities | Capabilities::PROTOCOL_41.0, &rest));
             let _ = HandshakeResponse::changed(&rest, Capabilities(capabilities));
         }
+    }
+
+    #[test]
+    fn strange_responses_to_the_greeting_do_no_harm() {
+        let way = b"ann\0\x14aaaaaaaaaaaaaaaaaaaasky\0mysql_native_password\0\x07\x03key\x02ab\x09";
+        let usual = response(USUAL, way);
+        let of_zstd = response(USUAL | Capabilities::ZSTD.0 | 0x0030_0000, way);
+        let old = response(Capabilities::PROTOCOL_41.0, b"ann\0secret\0");
+        feed(
+            "responses to the greeting",
+            &[&usual, &of_zstd, &old],
+            |bytes| {
+                let _ = (is_ssl_request(bytes), HandshakeResponse::read(bytes));
+            },
+        );
+        let changed =
+            &b"bob\0\x14aaaaaaaaaaaaaaaaaaaasky\0\x2d\0caching_sha2_password\0\x05\x01a\x02bc"[..];
+        feed("changes of the user", &[changed], |bytes| {
+            for capabilities in [USUAL, 0] {
+                let _ = HandshakeResponse::changed(bytes, Capabilities(capabilities));
+            }
+        });
     }
 }
