@@ -1,5 +1,5 @@
 # What one does with a clone of Meridian. Every target may be run again at any time.
-.PHONY: help build demo test differential mutations faults lint bench bench-neighbours bench-concurrent bench-parts bench-uploads bench-cluster bench-level1 micro-bench
+.PHONY: help build demo test differential mutations fuzz faults lint bench bench-neighbours bench-concurrent bench-parts bench-uploads bench-cluster bench-level1 micro-bench
 
 help:
 	@echo "make demo    build Meridian, load 482,000 real stars and ask about them"
@@ -7,6 +7,7 @@ help:
 	@echo "make test    everything that must pass: lint, then unit, property and whole-system tests"
 	@echo "make differential   ask random statements and compare with DuckDB: SEED=n COUNT=n MINUTES=n WORLD=n CLUSTER=n TWICE=1 SAVE=DIR"
 	@echo "make mutations   read mutated files of every format, and mutated schema files: COUNT=n FIRST=n"
+	@echo "make fuzz   give the parsers of what clients send strange inputs: COUNT=n FIRST=n"
 	@echo "make faults   kill, suspend and damage workers of a cluster while clients ask: COUNT=n SEED=n"
 	@echo "make lint    format, tidiness, dependency rules, clippy"
 	@echo "make bench   measure Meridian beside its peers: SIZE=small|standard|large PEERS=duckdb,chdb,... WORK=DIR"
@@ -35,6 +36,10 @@ differential:
 # tests/README.md.
 mutations:
 	scripts/mutations $(or $(COUNT),100000) $(or $(FIRST),0)
+
+# docs/security.md.
+fuzz:
+	scripts/fuzz $(or $(COUNT),100000) $(or $(FIRST),0)
 
 # The debug program, or that of MERIDIAN_BIN; tests/README.md.
 faults:

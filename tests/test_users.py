@@ -24,7 +24,7 @@ import pytest
 from pymysql.constants import CLIENT
 
 from meridian_cli import Meridian
-from serving import Server, serving
+from serving import SOON, Server, serving, wait_until
 from small_tables import load_stars_and_bands, write_lines, write_stars
 
 # pymysql sends anything but ASCII in latin1.
@@ -155,25 +155,28 @@ def test_http_asks_for_a_login_and_takes_passwords_and_tokens(site: Site) -> Non
 
 
 def test_a_password_that_changes_while_it_is_verified_is_not_known_afterwards(site: Site) -> None:
-    must(site.meridian, site.data, "add", "hasty", password="old")
     with ThreadPoolExecutor(8) as crowd:
         for number in range(12):
+            # Each time another user: too many wrong passwords of one would be refused.
+            hasty = f"hasty{number}"
+            must(site.meridian, site.data, "add", hasty, password="old")
             # Logins with the password of now and of soon, some of which are verified while it changes.
-            tried = [crowd.submit(site.http, "me", "hasty", password) for password in ("old", f"new{number}", "old")]
-            must(site.meridian, site.data, "passwd", "hasty", password=f"new{number}")
+            tried = [crowd.submit(site.http, "me", hasty, password) for password in ("old", "new", "old")]
+            must(site.meridian, site.data, "passwd", hasty, password="new")
             assert {login.result()[0] for login in tried} <= {200, 401, 503}
-            assert site.http("me", "hasty", "old")[0] == 401
-            must(site.meridian, site.data, "passwd", "hasty", password="old")
-            assert site.http("me", "hasty", f"new{number}")[0] == 401
-            assert site.http("me", "hasty", "old")[0] == 200
-    must(site.meridian, site.data, "remove", "hasty")
+            assert site.http("me", hasty, "old")[0] == 401
+            must(site.meridian, site.data, "passwd", hasty, password="old")
+            assert site.http("me", hasty, "new")[0] == 401
+            assert site.http("me", hasty, "old")[0] == 200
+            must(site.meridian, site.data, "remove", hasty)
 
 
 def test_wrong_logins_do_not_queue_up(site: Site) -> None:
     token = must(site.meridian, site.data, "token", "narrow").split()[-1]
     streams = [socket.create_connection(("127.0.0.1", site.server.http_port), timeout=60) for _ in range(100)]
     for number, stream in enumerate(streams):
-        wrong = base64.b64encode(f"narrow:wrong{number}".encode()).decode()
+        # Of many names, since too many wrong passwords of one are refused.
+        wrong = base64.b64encode(f"stranger{number}:wrong".encode()).decode()
         stream.sendall(f"GET /me HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Basic {wrong}\r\n\r\n".encode())
     # Tokens are not verified.
     assert site.http("me", "narrow", token)[0] == 200
@@ -184,6 +187,39 @@ def test_wrong_logins_do_not_queue_up(site: Site) -> None:
     assert site.http("me", "narrow")[0] == 200
     for stream in streams:
         stream.close()
+
+
+def test_failed_logins_count_together(meridian: Meridian, tmp_path: Path) -> None:
+    """By each protocol, at each server of the data directory, and after a restart."""
+    data = load_stars_and_bands(meridian, tmp_path, 20)
+    for name in ("ann", "bob"):
+        must(meridian, data, "add", name, password=PASSWORD)
+    token = must(meridian, data, "token", "ann").split()[-1]
+
+    def is_refused(site: Site) -> bool:
+        with pytest.raises(pymysql.Error) as told:
+            site.connect("ann", "wrong")
+        assert told.value.args[0] in (1045, 3955)
+        return bool(told.value.args[0] == 3955)
+
+    with serving(meridian, data) as one, serving(meridian, data) as two:
+        first, second = Site(meridian, data, one), Site(meridian, data, two)
+        for _ in range(5):
+            assert first.http("me", "ann", "wrong")[0] == 401
+            assert not is_refused(first)
+        # No password is tried any more, also not the right one, which a guess would tell.
+        with pytest.raises(pymysql.Error) as told:
+            first.connect("ann")
+        assert told.value.args[0] == 3955 and "try again in" in told.value.args[1]
+        status, said, headers = first.http("me", "ann")
+        assert status == 429 and "too many logins" in said and 0 < int(headers["Retry-After"]) <= 60
+        assert first.http("me", "ann", token)[0] == first.http("me", "bob")[0] == 200
+        first.connect("bob").close()
+        wait_until(lambda: second.http("me", "ann")[0] == 429, SOON, "the other server counts them, too")
+        assert second.http("me", "bob")[0] == 200
+        one.stop()
+    with serving(meridian, data) as server:
+        assert Site(meridian, data, server).http("me", "ann")[0] == 429
 
 
 def test_a_header_of_the_servers_own_does_not_let_in(site: Site) -> None:

@@ -2,27 +2,25 @@
 
 mod grant_names;
 mod groups;
+mod passwords;
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Read, stdin};
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use catalog::Catalog;
 use clap::{Args, Subcommand, ValueEnum};
-use console::Term;
 use serde::Serialize;
 use tokio::runtime::Runtime;
 use users::{Grant, Limit, Limits, PUBLIC, User, Users, is_public};
 
 use self::grant_names::GrantName;
 use self::groups::{GroupCommand, taken_database};
+use self::passwords::PasswordArguments;
 use crate::console::{remark, tell};
 use crate::failure::Failure;
 
 const SECONDS_OF_A_DAY: u64 = 86_400;
-/// Bytes of standard input that are read for a password.
-const MOST_READ: u64 = 4096;
 
 /// What to do.
 #[derive(Subcommand)]
@@ -67,19 +65,6 @@ pub struct DirectoryArguments {
     /// The data directory.
     #[arg(long, value_name = "DIR", env = "MERIDIAN_DATA")]
     data: PathBuf,
-}
-
-/// Where the password comes from.
-#[derive(Args)]
-pub struct PasswordArguments {
-    #[command(flatten)]
-    user: UserArguments,
-    /// Read the password from standard input, up to the end of its first line, instead of asking for it.
-    #[arg(long, conflicts_with = "no_password")]
-    password_stdin: bool,
-    /// No password: only tokens let the user in.
-    #[arg(long)]
-    no_password: bool,
 }
 
 /// A new user.
@@ -293,7 +278,7 @@ pub fn run(command: UserCommand) -> Result<(), Failure> {
         }
         UserCommand::Passwd(it) => {
             let password = it.read()?;
-            let changed = users.set_password(&it.user.name, password.as_deref());
+            let changed = users.set_password(&it.user.name, password.as_deref(), it.native());
             runtime.block_on(changed)?;
             tell(&format!("{} has another password\n", it.user.name))
         }
@@ -351,34 +336,12 @@ impl GrantArguments {
     }
 }
 
-impl PasswordArguments {
-    /// The password; `None` if there is to be none.
-    fn read(&self) -> Result<Option<String>, Failure> {
-        if self.no_password {
-            return Ok(None);
-        }
-        if self.password_stdin || !stdin().is_terminal() {
-            let mut text = String::new();
-            stdin().take(MOST_READ).read_to_string(&mut text)?;
-            let line = text.lines().next().unwrap_or_default();
-            return Ok(Some(line.to_owned()));
-        }
-        let terminal = Term::stderr();
-        terminal.write_str(&format!("Password of {}: ", self.user.name))?;
-        let first = terminal.read_secure_line()?;
-        terminal.write_str("The same again: ")?;
-        match terminal.read_secure_line()? == first {
-            true => Ok(Some(first)),
-            false => Err(Failure::new("the two passwords differ: nothing is changed")),
-        }
-    }
-}
-
 fn add(runtime: &Runtime, users: &Users, arguments: &AddArguments) -> Result<(), Failure> {
     let name = &arguments.password.user.name;
     let before = runtime.block_on(users.list())?;
     let password = arguments.password.read()?;
-    runtime.block_on(users.add(name, password.as_deref(), arguments.admin))?;
+    let (password, native) = (password.as_deref(), arguments.password.native());
+    runtime.block_on(users.add_with(name, password, native, arguments.admin))?;
     let first = match before.is_empty() {
         true => "; from now on everybody has to log in",
         false => "",
@@ -450,6 +413,7 @@ struct UserRow {
     name: String,
     admin: bool,
     password: bool,
+    mysql_native_password: bool,
     tokens: usize,
     created: String,
     groups: Vec<String>,
@@ -464,6 +428,7 @@ impl UserRow {
             name: user.name.clone(),
             admin: user.is_admin,
             password: user.password.is_some(),
+            mysql_native_password: user.native.is_some(),
             tokens: user.tokens,
             created: catalog::utc_text(user.created.max(0) as u64),
             groups: user.groups.clone(),
@@ -495,7 +460,11 @@ impl UserRow {
             1 => Some("1 token".to_owned()),
             many => Some(format!("{many} tokens")),
         };
-        let password = self.password.then(|| "password".to_owned());
+        let password = match (self.password, self.mysql_native_password) {
+            (false, _) => None,
+            (true, false) => Some("password".to_owned()),
+            (true, true) => Some("password (mysql_native_password too)".to_owned()),
+        };
         let all: Vec<String> = password.into_iter().chain(tokens).collect();
         match all.is_empty() {
             true => "nothing".to_owned(),

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ::users::{ANONYMOUS, Scramble, User, UserList, Users, UsersError, UsersState};
+use ::users::{ANONYMOUS, Scramble, Token, User, UserList, Users, UsersError, UsersState};
 use catalog::{Releases, Rights, fold_name};
 use engine::Archive;
 use sql::ErrorCode;
@@ -19,6 +19,7 @@ use tracing::warn;
 use crate::ClientError;
 use crate::audit::{self, AuditLog};
 use crate::listener::Peer;
+use crate::login_throttle::LoginThrottle;
 use crate::oidc::{self, Oidc, OidcOptions};
 use crate::own_tables::ExpiringTables;
 use crate::queries::{ServerTables, UserTables};
@@ -72,6 +73,10 @@ pub(crate) struct Authenticator {
     list: Mutex<Option<Arc<UserList>>>,
     known: Mutex<HashMap<String, Arc<Principal>>>,
     usages: Usages,
+    /// How many guesses there are.
+    throttle: LoginThrottle,
+    /// Whether clients log in by `mysql_native_password`.
+    takes_native: bool,
     /// The identity provider, if there is one.
     oidc: Option<Oidc>,
     /// Tables that expire soon, as they were last looked up.
@@ -89,8 +94,8 @@ impl Authenticator {
     /// Of an archive that is seen as a whole, and its sessions.
     pub(crate) fn new(
         users: Users,
+        throttle: LoginThrottle,
         is_trusted: bool,
-        audit: Option<AuditLog>,
         archive: Arc<Archive>,
         sessions: Arc<Sessions>,
         tables: Arc<ServerTables>,
@@ -100,13 +105,15 @@ impl Authenticator {
             users,
             query_runtime,
             is_trusted,
-            audit,
+            audit: None,
             archive,
             sessions,
             tables,
             list: Mutex::default(),
             known: Mutex::default(),
             usages: Usages::default(),
+            throttle,
+            takes_native: false,
             oidc: None,
             expiring: Mutex::default(),
             verified: Mutex::default(),
@@ -117,6 +124,12 @@ impl Authenticator {
 
     /// Writes a failed login into the logs, and keeps whoever tries waiting.
     pub(crate) async fn failed_login(&self, protocol: &'static str, name: &str, peer: Peer) {
+        self.note_failed_login(protocol, name, peer);
+        sleep(FAILURE_DELAY).await;
+    }
+
+    /// Writes a failed login into the logs.
+    pub(crate) fn note_failed_login(&self, protocol: &'static str, name: &str, peer: Peer) {
         // A name is up to whoever sends it.
         let name: String = name.chars().take(64).collect();
         warn!(user = name, address = %peer, "a login failed");
@@ -124,7 +137,6 @@ impl Authenticator {
             let denied = Some(ErrorCode::LOGIN_DENIED);
             audit.add(&audit::login(protocol, &name, peer, denied));
         }
-        sleep(FAILURE_DELAY).await;
     }
 
     /// The user of a session that was begun with a password.
@@ -182,9 +194,32 @@ impl Authenticator {
         &self.usages
     }
 
+    /// The same that writes into an audit log, if there is one.
+    pub(crate) fn audited(self, audit: Option<AuditLog>) -> Self {
+        Self { audit, ..self }
+    }
+
     /// The same that goes on to count what users take.
     pub(crate) fn counting(self, usages: Usages) -> Self {
         Self { usages, ..self }
+    }
+
+    /// The same that takes `mysql_native_password`, or not.
+    pub(crate) fn taking_native(self, takes_native: bool) -> Self {
+        Self {
+            takes_native,
+            ..self
+        }
+    }
+
+    /// Whether clients log in by `mysql_native_password`.
+    pub(crate) fn takes_native(&self) -> bool {
+        self.takes_native
+    }
+
+    /// How many guesses of passwords there are.
+    pub(crate) fn throttle(&self) -> &LoginThrottle {
+        &self.throttle
     }
 
     /// The same that takes the tokens of an identity provider, if there is one.
@@ -360,19 +395,46 @@ impl Authenticator {
         principal
     }
 
-    /// The user of a client of MySQL's that has answered a challenge.
+    /// The user of a client of MySQL's that has answered a challenge. A wrong answer is no failed login yet: the client may have a token.
+    ///
+    /// # Errors
+    /// Too many logins have failed.
     pub(crate) fn answered(
         &self,
         list: &UserList,
         name: &str,
-        scramble: &[u8],
-        response: &[u8],
-    ) -> Option<Arc<Principal>> {
-        let user = list.user(name)?;
-        let challenge = user.challenge.as_ref()?;
-        Scramble(scramble)
-            .is_answered(challenge, response)
-            .then(|| self.admit(list, user))
+        (scramble, response): (&[u8], &[u8]),
+        peer: Peer,
+    ) -> Result<Option<Arc<Principal>>, ClientError> {
+        self.throttle.check(peer, name)?;
+        let user = list.user(name);
+        Ok(user.and_then(|user| {
+            let challenge = user.challenge.as_ref()?;
+            Scramble(scramble)
+                .is_answered(challenge, response)
+                .then(|| self.admit(list, user))
+        }))
+    }
+
+    /// The user of a client that has answered by `mysql_native_password`, if the password was set for it.
+    ///
+    /// # Errors
+    /// Too many logins have failed.
+    pub(crate) fn answered_natively(
+        &self,
+        list: &UserList,
+        name: &str,
+        (scramble, response): (&[u8], &[u8]),
+        peer: Peer,
+    ) -> Result<Option<Arc<Principal>>, ClientError> {
+        self.throttle.check(peer, name)?;
+        let user = list.user(name).filter(|_| self.takes_native);
+        Ok(user.and_then(|user| {
+            let kept = user.native.as_ref()?;
+            Scramble(scramble)
+                .is_answered_natively(kept, response)
+                .then(|| self.admit(list, user))
+        }))
     }
 
     /// The user of clients that do not log in, if there is one.
@@ -384,7 +446,7 @@ impl Authenticator {
     /// The user of a name and a password, or of a token that is given as the password; `None` if they are wrong.
     ///
     /// # Errors
-    /// So many passwords wait to be verified that this one is not.
+    /// So many passwords wait to be verified that this one is not; or too many logins have failed.
     pub(crate) async fn log_in(
         &self,
         list: &UserList,
@@ -403,6 +465,8 @@ impl Authenticator {
                 name.is_empty() || user == Some(name)
             }));
         }
+        // A right password is refused as well: else a guess would tell that it is right.
+        self.throttle.check(peer, name)?;
         let user = list.user(name);
         let hash = user.and_then(|user| user.password.clone());
         let key = ::users::fingerprint(&[name, password, hash.as_deref().unwrap_or_default()]);
@@ -416,10 +480,13 @@ impl Authenticator {
             return Ok(None);
         };
         // It takes as long where there is no such user.
-        let password = password.to_owned();
-        let verify = move || ::users::verify_password(hash.as_deref(), &password);
+        let tried = password.to_owned();
+        let verify = move || ::users::verify_password(hash.as_deref(), &tried);
         let verified = self.query_runtime.compute_aside(verify).await;
         let Some(user) = user.filter(|_| verified.unwrap_or(false)) else {
+            if !Token::may_be(password) {
+                self.throttle.failed(peer, name);
+            }
             return Ok(None);
         };
         let mut known = lock(&self.verified);

@@ -52,6 +52,8 @@ pub struct Config {
     pub tls: Option<TlsFiles>,
     /// Whether the server may listen at addresses that other machines reach, without users or without TLS.
     pub is_insecure: bool,
+    /// Whether users whose passwords were set for it log in by `mysql_native_password`, besides `caching_sha2_password`.
+    pub native_password: bool,
     /// The identity provider whose tokens let users in, if there is one.
     pub oidc: Option<OidcOptions>,
     /// Statements that take longer are logged with their text.
@@ -86,6 +88,7 @@ impl Config {
             grace: Duration::from_secs(30),
             tls: None,
             is_insecure: false,
+            native_password: false,
             oidc: None,
             slow: None,
             audit: None,

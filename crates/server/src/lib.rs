@@ -7,6 +7,9 @@
 
 mod audit;
 mod authenticator;
+#[cfg(test)]
+#[path = "../tests/chance/mod.rs"]
+mod chance;
 mod client_error;
 mod config;
 mod connection_slots;
@@ -15,8 +18,10 @@ mod formats;
 mod heartbeat;
 mod http;
 mod listener;
+mod login_throttle;
 pub mod metrics;
 mod mysql;
+mod native_password;
 mod oidc;
 mod own_tables;
 mod priority;
@@ -62,6 +67,7 @@ use connection_slots::ConnectionLimits;
 use http::{AlertDatabases, AllowedHosts, BrowserSessions, HttpState, TableRoom, UserRoutes};
 pub use http::{ServiceDescription, registry_record};
 use listener::{Endpoint, Listener, Peer};
+use login_throttle::LoginThrottle;
 use metrics::{Metrics, QueryCounts};
 pub use oidc::OidcOptions;
 use process_list::{ProcessList, TrackedTask};
@@ -316,7 +322,9 @@ impl Server {
     pub async fn bind(config: Config) -> Result<Self, ServerError> {
         let tls = config.tls.as_ref().map(Tls::read).transpose()?;
         let users = Users::of(&config.data);
-        let has_users = !users.list().await?.is_empty();
+        let list = users.list().await?;
+        let has_users = !list.is_empty();
+        native_password::log_at_start(&list, config.native_password);
         let is_guarded = config.is_insecure || (has_users && tls.is_some());
         let mysql = listener::bind_tcp(config.mysql.as_deref(), "--mysql", is_guarded).await?;
         let mysql_socket = config
@@ -339,15 +347,17 @@ impl Server {
         let query_runtime = QueryRuntime::start(config.threads)?;
         let authenticator = Authenticator::new(
             users,
+            LoginThrottle::of(&config.data).await,
             is_local || config.is_insecure,
-            config.audit.clone().map(AuditLog::open).transpose()?,
             Arc::clone(&archive),
             Arc::clone(&sessions),
             Arc::clone(&tables),
             Arc::clone(&query_runtime),
         );
         let usages = Usages::beginning_with(daily_usage::before(&config.data).await);
-        let authenticator = authenticator.counting(usages);
+        let audit = config.audit.clone().map(AuditLog::open).transpose()?;
+        let authenticator = authenticator.counting(usages).audited(audit);
+        let authenticator = authenticator.taking_native(config.native_password);
         let authenticator = Arc::new(authenticator.with_provider(config.oidc.clone()));
         let host = Host {
             authenticator: Arc::clone(&authenticator),
@@ -492,6 +502,8 @@ impl Server {
         let usage = DailyUsage::of(self.archive.catalog().data_dir());
         let counting = Arc::clone(&self.shared.authenticator);
         let counting = tokio::spawn(daily_usage::write_down(counting, usage, left.clone()));
+        let sharing = Arc::clone(&self.shared.authenticator);
+        let sharing = tokio::spawn(login_throttle::share(sharing, left.clone()));
         let releasing = tokio::spawn(release_changed_tables(self.archive, stop.clone()));
         let following = follow_in_background(Arc::clone(&self.alerts), stop.clone());
         let following = tokio::spawn(following);
@@ -530,6 +542,7 @@ impl Server {
         let _ = timeout(LAST_WORDS, queries).await;
         drop(leaving);
         let _ = timeout(LAST_WORDS, counting).await;
+        let _ = timeout(LAST_WORDS, sharing).await;
         if let Some(front_end) = front_end {
             let _ = timeout(LAST_WORDS, front_end).await;
         }
@@ -550,6 +563,7 @@ fn server_info(
         socket: config.mysql_socket.clone(),
         max_connections: config.max_connections as u64,
         tls: config.tls.is_some(),
+        native_password: config.native_password,
     }
 }
 

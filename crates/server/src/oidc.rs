@@ -434,6 +434,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::chance::feed;
 
     fn oidc(user_claim: &str) -> Oidc {
         Oidc::new(OidcOptions {
@@ -544,5 +545,42 @@ mod tests {
             };
             assert_eq!(options.check().is_ok(), is_safe, "{issuer}");
         }
+    }
+
+    #[test]
+    fn strange_tokens_do_no_harm() {
+        let oidc = oidc("name");
+        let usual = [
+            r#"{"iss": "https://id.example.org", "aud": ["meridian", "x"], "exp": 2e3, "nbf": null, "iat": 900, "name": "ann", "realm": {"roles": ["survey"]}}"#,
+            r#"{"iss":"https://id.example.org","aud":"meridian","exp":2000,"email":"a@b","email_verified":true,"realm.roles":"survey staff"}"#,
+        ];
+        feed("claims", &usual.map(str::as_bytes), |bytes| {
+            if let Ok(claims) = serde_json::from_slice::<Claims>(bytes) {
+                let _ = oidc.check(claims, 1000.0);
+            }
+        });
+        let rsa = r#"{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": "a", "n": "u1SU1LfVLPHCozMxH2Mo4lgOEePzNm0tRgeLezV6ffAt0gunVTLw7onLRnrq0_IzW7yWR7QkrmBL7jTKEn5u", "e": "AQAB"}"#;
+        let curve = r#"{"kty": "EC", "crv": "P-256", "kid": "b", "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU", "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}"#;
+        let edwards = r#"{"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}"#;
+        let keys = [rsa, curve, edwards].map(str::as_bytes);
+        let headers = ALGORITHMS.map(Header::new);
+        feed("keys of a provider", &keys, |bytes| {
+            let Ok(key) = serde_json::from_slice::<Jwk>(bytes) else {
+                return;
+            };
+            let _ = DecodingKey::from_jwk(&key);
+            for header in &headers {
+                let _ = key_of(std::slice::from_ref(&key), header);
+            }
+        });
+        let token = "eyJhbGciOiJFUzI1NiIsImtpZCI6ImIiLCJ0eXAiOiJKV1QifQ.eyJpc3MiOiJodHRwczovL2lkLmV4YW1wbGUub3JnIn0.c2lnbmF0dXJl";
+        let key: Jwk = serde_json::from_str(curve).unwrap();
+        let key = DecodingKey::from_jwk(&key).unwrap();
+        feed("tokens of a provider", &[token.as_bytes()], |bytes| {
+            let text = String::from_utf8_lossy(bytes);
+            let token: &str = &text;
+            let _ = (may_be_token(token), decode_header(token));
+            let _ = decode::<Claims>(token, &key, &Validation::new(Algorithm::ES256));
+        });
     }
 }

@@ -20,6 +20,7 @@ pub(crate) struct LiveServerInfo {
     pub(crate) socket: Option<PathBuf>,
     pub(crate) max_connections: u64,
     pub(crate) tls: bool,
+    pub(crate) native_password: bool,
 }
 
 impl ServerInfo for LiveServerInfo {
@@ -32,6 +33,7 @@ impl ServerInfo for LiveServerInfo {
             }
             "max_connections" => Some(VariableValue::Number(self.max_connections)),
             "max_allowed_packet" => Some(VariableValue::Number(mysql::LONGEST_COMMAND as u64)),
+            "mysql_native_password" => Some(VariableValue::Number(self.native_password.into())),
             "have_ssl" | "have_openssl" if self.tls => Some(VariableValue::Text("YES".to_owned())),
             _ => None,
         }

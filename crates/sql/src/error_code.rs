@@ -42,6 +42,12 @@ codes! {
     DATABASE_DENIED = 1044, "42000";
     /// No user of this name has this password (`ER_ACCESS_DENIED_ERROR`).
     LOGIN_DENIED = 1045, "28000";
+    /// A client that knows none of the ways to log in that the server takes (`ER_NOT_SUPPORTED_AUTH_MODE`).
+    NO_COMMON_PLUGIN = 1251, "08004";
+    /// A plugin for passwords that there is not, or that is not switched on (`ER_PLUGIN_IS_NOT_LOADED`).
+    PLUGIN_NOT_LOADED = 1524, "HY000";
+    /// So many logins have failed that no other one is tried for some time (`ER_USER_ACCESS_DENIED_FOR_USER_ACCOUNT_BLOCKED_BY_PASSWORD_LOCK`).
+    LOGIN_BLOCKED = 3955, "HY000";
     /// A table is named without its database, and none is chosen (`ER_NO_DB_ERROR`).
     NO_DATABASE_CHOSEN = 1046, "3D000";
     /// No such command in the protocol (`ER_UNKNOWN_COM_ERROR`).

@@ -11,7 +11,7 @@ use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
 use crate::grant::Grant;
 use crate::secret::{Secret, Token};
-use crate::{Limit, PUBLIC, UsersError, private_file};
+use crate::{Limit, NativePassword, PUBLIC, UsersError, private_file};
 
 /// The version of the file in which groups came, and all grants into one table.
 pub(crate) const WITH_GROUPS: i64 = 4;
@@ -19,7 +19,9 @@ pub(crate) const WITH_GROUPS: i64 = 4;
 pub(crate) const WITH_RELEASES: i64 = 5;
 /// The version in which groups' databases came.
 pub(crate) const WITH_GROUP_DATABASES: i64 = 6;
-const VERSION: i64 = WITH_GROUP_DATABASES;
+/// The version in which the hashes of `mysql_native_password` came.
+pub(crate) const WITH_NATIVE_PASSWORDS: i64 = 7;
+const VERSION: i64 = WITH_NATIVE_PASSWORDS;
 /// The name under which the limits and the grants of everybody are stored.
 pub(crate) const EVERYBODY: &str = "";
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -123,6 +125,12 @@ ALTER TABLE groups ADD COLUMN has_database INTEGER NOT NULL DEFAULT 0;
 PRAGMA user_version = 6;
 ";
 
+/// What version 7 has more: what `mysql_native_password` needs, of users whose passwords were set for it.
+const NATIVE_PASSWORDS: &str = "
+ALTER TABLE users ADD COLUMN native BLOB;
+PRAGMA user_version = 7;
+";
+
 pub(crate) type Result<T> = std::result::Result<T, UsersError>;
 
 /// Carries the file's path into an error of SQLite's.
@@ -206,6 +214,7 @@ async fn migrate(connection: &mut SqliteConnection) -> std::result::Result<(), s
         (WITH_GROUPS, GROUPS),
         (WITH_RELEASES, RELEASES),
         (WITH_GROUP_DATABASES, GROUP_DATABASES),
+        (WITH_NATIVE_PASSWORDS, NATIVE_PASSWORDS),
     ] {
         if version < made {
             sqlx::raw_sql(tables).execute(&mut *change).await?;
@@ -217,7 +226,7 @@ async fn migrate(connection: &mut SqliteConnection) -> std::result::Result<(), s
 pub(crate) async fn add(
     opened: &mut UsersFile,
     name: &str,
-    secret: Option<&Secret>,
+    secret: Option<(&Secret, NativePassword)>,
     is_admin: bool,
     created: i64,
 ) -> Result<()> {
@@ -226,12 +235,15 @@ pub(crate) async fn add(
     let mut change = begun.map_err(failed(&path))?;
     check_is_free(&mut change, &path, name).await?;
     let added = sqlx::query(
-        "INSERT INTO users (name, folded, password, challenge, is_admin, created) VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT INTO users (name, folded, password, challenge, native, is_admin, created) VALUES (?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(name)
     .bind(fold_name(name))
-    .bind(secret.map(|secret| secret.hash.as_str()))
-    .bind(secret.map(|secret| secret.challenge.as_slice()))
+    .bind(secret.map(|(secret, _)| secret.hash.as_str()))
+    .bind(secret.map(|(secret, _)| secret.challenge.as_slice()))
+    .bind(secret.and_then(|(secret, native)| {
+        (native == NativePassword::Kept).then_some(secret.native.as_slice())
+    }))
     .bind(is_admin)
     .bind(created);
     added.execute(&mut *change).await.map_err(failed(&path))?;
@@ -275,15 +287,22 @@ fn of_user(name: &str, changed: u64) -> Result<()> {
 pub(crate) async fn set_password(
     opened: &mut UsersFile,
     name: &str,
-    secret: Option<&Secret>,
+    secret: Option<(&Secret, NativePassword)>,
 ) -> Result<()> {
-    let changed = sqlx::query("UPDATE users SET password = ?, challenge = ? WHERE name = ?")
-        .bind(secret.map(|secret| secret.hash.as_str()))
-        .bind(secret.map(|secret| secret.challenge.as_slice()))
-        .bind(name)
-        .execute(&mut opened.connection)
-        .await
-        .map_err(failed(&opened.path))?;
+    let native = secret.map(|(_, native)| native);
+    let changed = sqlx::query(
+        "UPDATE users SET password = ?1, challenge = ?2, native = CASE WHEN ?3 OR (?4 AND native IS NOT NULL) THEN ?5 END
+         WHERE name = ?6",
+    )
+    .bind(secret.map(|(secret, _)| secret.hash.as_str()))
+    .bind(secret.map(|(secret, _)| secret.challenge.as_slice()))
+    .bind(native == Some(NativePassword::Kept))
+    .bind(native == Some(NativePassword::AsBefore))
+    .bind(secret.map(|(secret, _)| secret.native.as_slice()))
+    .bind(name)
+    .execute(&mut opened.connection)
+    .await
+    .map_err(failed(&opened.path))?;
     of_user(name, changed.rows_affected())
 }
 
@@ -497,6 +516,7 @@ pub(crate) async fn make_former(path: &Path, version: usize) {
             RELEASES,
             "INSERT INTO releases VALUES ('sky', 't', 'x < 1');",
         ),
+        (GROUP_DATABASES, ""),
     ];
     for (schema, rows) in made.into_iter().take(version) {
         for statements in [schema, rows] {

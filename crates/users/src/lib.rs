@@ -1,8 +1,8 @@
 //! Who may enter, and what they may read: users, their passwords, tokens and grants, and groups of users.
 //!
 //! They are in a file of their own in the data directory, `users.sqlite`, which only its owner can read; and the sessions of
-//! browsers in another, `sessions.sqlite`. May depend on `catalog`, whose
-//! [`Rights`](catalog::Rights) are what a user's grants come to; knows of no protocol, but for the challenge that MySQL's clients answer.
+//! browsers in another, `sessions.sqlite`, and how often logins have failed in `failed_logins.sqlite`. May depend on `catalog`, whose
+//! [`Rights`](catalog::Rights) are what a user's grants come to; knows of no protocol, but for the challenges that MySQL's clients answer.
 //!
 //! Invariants: a password is kept as hashes alone; a change is there as a whole or not at all; a file that is there and cannot be read
 //! lets nobody in.
@@ -11,6 +11,7 @@ mod change_count;
 mod daily;
 mod database;
 mod error;
+mod failed_logins;
 mod grant;
 mod group;
 mod limits;
@@ -27,11 +28,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use change_count::ChangeCount;
 pub use daily::DailyUsage;
 pub use error::UsersError;
+pub use failed_logins::{FailedLoginState, FailedLoginStore, FailedLogins};
 pub use grant::Grant;
 pub use group::{DatabaseLimits, Group, GroupDatabase};
 pub use limits::{Limit, Limits};
 pub use release::Release;
-pub use secret::{NO_USER, Scramble, Token, fingerprint, verify_password};
+pub use secret::{NO_USER, NativePassword, Scramble, Token, fingerprint, verify_password};
 pub use session_store::SessionStore;
 pub use user::{ANONYMOUS, DatabaseOwner, PUBLIC, User, UserList, is_public};
 
@@ -85,7 +87,7 @@ impl Users {
         }
     }
 
-    /// Adds a user, with a password or with none.
+    /// Adds a user, with a password or with none, of which nothing is kept for `mysql_native_password`.
     ///
     /// # Errors
     /// There is one of the name, or the name or the password cannot be used.
@@ -95,20 +97,42 @@ impl Users {
         password: Option<&str>,
         is_admin: bool,
     ) -> Result<(), UsersError> {
+        let native = NativePassword::NotKept;
+        self.add_with(name, password, native, is_admin).await
+    }
+
+    /// The same, where something may be kept for `mysql_native_password`.
+    ///
+    /// # Errors
+    /// As [`Self::add`].
+    pub async fn add_with(
+        &self,
+        name: &str,
+        password: Option<&str>,
+        native: NativePassword,
+        is_admin: bool,
+    ) -> Result<(), UsersError> {
         user::check_name(name)?;
         let secret = password.map(secret::Secret::of).transpose()?;
+        let secret = secret.as_ref().map(|secret| (secret, native));
         let mut connection = database::open(&self.path).await?;
-        database::add(&mut connection, name, secret.as_ref(), is_admin, now()).await
+        database::add(&mut connection, name, secret, is_admin, now()).await
     }
 
     /// Gives a user another password, or none.
     ///
     /// # Errors
     /// There is no such user, or the password cannot be used.
-    pub async fn set_password(&self, name: &str, password: Option<&str>) -> Result<(), UsersError> {
+    pub async fn set_password(
+        &self,
+        name: &str,
+        password: Option<&str>,
+        native: NativePassword,
+    ) -> Result<(), UsersError> {
         let secret = password.map(secret::Secret::of).transpose()?;
+        let secret = secret.as_ref().map(|secret| (secret, native));
         let mut connection = database::open_existing(&self.path, name).await?;
-        database::set_password(&mut connection, name, secret.as_ref()).await
+        database::set_password(&mut connection, name, secret).await
     }
 
     /// Removes a user with all grants and tokens.
@@ -366,7 +390,11 @@ mod tests {
         assert_eq!(list.of_token(token.text()).unwrap().name, "bob");
         assert!(list.of_token(old.text()).is_none());
         assert!(list.of_token("mrd_x").is_none());
-        users.set_password("ann", Some("new")).await.unwrap();
+        let native = NativePassword::AsBefore;
+        users
+            .set_password("ann", Some("new"), native)
+            .await
+            .unwrap();
         let list = users.list().await.unwrap();
         assert!(verify_password(
             list.user("ann").unwrap().password.as_deref(),
@@ -375,6 +403,41 @@ mod tests {
         assert_eq!(users.revoke_tokens("bob").await.unwrap(), 2);
         let list = users.list().await.unwrap();
         assert!(list.of_token(token.text()).is_none());
+    }
+
+    #[tokio::test]
+    async fn what_native_clients_need_is_kept_only_where_that_is_said() {
+        let directory = tempfile::tempdir().unwrap();
+        let users = Users::of(directory.path());
+        users.add("ann", Some("pw"), false).await.unwrap();
+        let native = NativePassword::Kept;
+        users
+            .add_with("bob", Some("pw"), native, false)
+            .await
+            .unwrap();
+        users.add_with("carl", None, native, false).await.unwrap();
+        let kept = async || {
+            let list = users.list().await.unwrap();
+            { list.iter() }
+                .filter_map(|user| user.native)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(kept().await, [secret::Secret::of("pw").unwrap().native]);
+        for (name, native) in [
+            ("ann", NativePassword::AsBefore),
+            ("bob", NativePassword::AsBefore),
+        ] {
+            users.set_password(name, Some("new"), native).await.unwrap();
+        }
+        assert_eq!(kept().await, [secret::Secret::of("new").unwrap().native]);
+        users.set_password("ann", Some("a"), native).await.unwrap();
+        users.set_password("carl", Some("c"), native).await.unwrap();
+        assert_eq!(kept().await.len(), 3);
+        let native = NativePassword::NotKept;
+        users.set_password("ann", Some("a"), native).await.unwrap();
+        let native = NativePassword::Kept;
+        users.set_password("bob", None, native).await.unwrap();
+        assert_eq!(kept().await, [secret::Secret::of("c").unwrap().native]);
     }
 
     #[tokio::test]
@@ -470,7 +533,7 @@ mod tests {
     /// A file as the versions before made them: it is read as it is, and brought up to date by the first change.
     #[tokio::test]
     async fn files_of_former_versions_are_read_and_migrated() {
-        for version in 1..=5 {
+        for version in 1..=6 {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join(FILE_NAME);
             database::make_former(&path, version).await;
@@ -484,6 +547,7 @@ mod tests {
                 assert_eq!(rights.may_read("wide", "t"), version >= 4);
                 assert_eq!(list.releases().len(), usize::from(version >= 5));
                 assert!(list.user("ann").unwrap().group_databases.is_empty());
+                assert_eq!(list.user("ann").unwrap().native, None);
                 let rows = list.user("ann").unwrap().own_limits.get(Limit::Rows);
                 assert_eq!(rows, (version >= 2).then_some(8));
                 // The second time of the newest version.

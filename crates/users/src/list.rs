@@ -7,7 +7,8 @@ use catalog::Rights;
 use sqlx::{Connection, Row, SqliteConnection};
 
 use crate::database::{
-    EVERYBODY, Result, WITH_GROUP_DATABASES, WITH_GROUPS, WITH_RELEASES, connect, failed,
+    EVERYBODY, Result, WITH_GROUP_DATABASES, WITH_GROUPS, WITH_NATIVE_PASSWORDS, WITH_RELEASES,
+    connect, failed,
 };
 use crate::{Grant, Group, Limit, Limits, Release, User, UserList, UsersState, now};
 
@@ -36,7 +37,7 @@ pub(crate) async fn list(path: &Path, state: UsersState) -> Result<UserList> {
 type Read<T> = std::result::Result<T, sqlx::Error>;
 
 async fn read(reading: &mut SqliteConnection, list: &mut UserList, version: i64) -> Read<()> {
-    let mut users = read_users(reading).await?;
+    let mut users = read_users(reading, version).await?;
     let mut groups: Vec<Group> = Vec::new();
     if version >= WITH_GROUPS {
         groups = read_groups(reading, version).await?;
@@ -114,18 +115,24 @@ async fn has_table(connection: &mut SqliteConnection, name: &str) -> Read<bool> 
     Ok(found > 0)
 }
 
-async fn read_users(reading: &mut SqliteConnection) -> Read<Vec<User>> {
+async fn read_users(reading: &mut SqliteConnection, version: i64) -> Read<Vec<User>> {
     let mut users: Vec<User> = Vec::new();
-    let rows =
-        sqlx::query("SELECT name, password, challenge, is_admin, created FROM users ORDER BY name")
-            .fetch_all(reading)
-            .await?;
-    for row in rows {
+    let statement = match version >= WITH_NATIVE_PASSWORDS {
+        true => {
+            "SELECT name, password, challenge, native, is_admin, created FROM users ORDER BY name"
+        }
+        false => {
+            "SELECT name, password, challenge, NULL AS native, is_admin, created FROM users ORDER BY name"
+        }
+    };
+    for row in sqlx::query(statement).fetch_all(reading).await? {
         let challenge: Option<Vec<u8>> = row.try_get("challenge")?;
+        let native: Option<Vec<u8>> = row.try_get("native")?;
         users.push(User {
             name: row.try_get("name")?,
             password: row.try_get("password")?,
             challenge: challenge.and_then(|bytes| bytes.try_into().ok()),
+            native: native.and_then(|bytes| bytes.try_into().ok()),
             is_admin: row.try_get("is_admin")?,
             created: row.try_get("created")?,
             groups: Vec::new(),

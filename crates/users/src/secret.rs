@@ -4,6 +4,7 @@ use argon2::Argon2;
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::digest::{self, SHA1_FOR_LEGACY_USE_ONLY};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -27,6 +28,20 @@ pub(crate) struct Secret {
     pub(crate) hash: String,
     /// SHA-256 of the SHA-256 of the password, as MySQL's `caching_sha2_password` needs it for its challenge.
     pub(crate) challenge: [u8; 32],
+    /// SHA-1 of the SHA-1 of the password, as `mysql_native_password` needs it: kept only where [`NativePassword`] says so.
+    pub(crate) native: [u8; 20],
+}
+
+/// Whether what `mysql_native_password` needs is kept of a password that is set. SHA-1 is guessed faster than the other hashes, and MySQL's
+/// servers that use the plugin keep the same one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NativePassword {
+    /// No.
+    NotKept,
+    /// If it was kept of the user's former password.
+    AsBefore,
+    /// Yes.
+    Kept,
 }
 
 impl Secret {
@@ -43,6 +58,7 @@ impl Secret {
         Ok(Self {
             hash: hash.to_string(),
             challenge: sha256(&[&sha256(&[password.as_bytes()])]),
+            native: sha1(&[&sha1(&[password.as_bytes()])]),
         })
     }
 }
@@ -76,6 +92,20 @@ impl Scramble<'_> {
             .zip(mask)
             .for_each(|(byte, mask)| *byte ^= mask);
         sha256(&[&once]).ct_eq(challenge).into()
+    }
+
+    /// Whether a response of `mysql_native_password` is that of the password whose twofold SHA-1 is kept: SHA-1 of the password, combined
+    /// by exclusive or with SHA-1 of the random bytes and what is kept.
+    pub fn is_answered_natively(&self, kept: &[u8; 20], response: &[u8]) -> bool {
+        let Ok(response) = <[u8; 20]>::try_from(response) else {
+            return false;
+        };
+        let mask = sha1(&[self.0, kept]);
+        let mut once = response;
+        once.iter_mut()
+            .zip(mask)
+            .for_each(|(byte, mask)| *byte ^= mask);
+        sha1(&[&once]).ct_eq(kept).into()
     }
 }
 
@@ -130,6 +160,17 @@ fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     hasher.finalize().into()
 }
 
+fn sha1(parts: &[&[u8]]) -> [u8; 20] {
+    let mut hasher = digest::Context::new(&SHA1_FOR_LEGACY_USE_ONLY);
+    for part in parts {
+        hasher.update(part);
+    }
+    let mut hash = [0; 20];
+    // SHA-1 has 20 bytes.
+    hash.copy_from_slice(hasher.finish().as_ref());
+    hash
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,6 +194,29 @@ mod tests {
         assert!(!Scramble(b"another").is_answered(&secret.challenge, &answer("pässword", nonce.0)));
         for wrong in [&[][..], &[0], &[0; 32], &[0; 33]] {
             assert!(!nonce.is_answered(&secret.challenge, wrong));
+        }
+    }
+
+    #[test]
+    fn native_responses_are_those_of_the_password_alone() {
+        // Of `SELECT SHA1(UNHEX(SHA1('secret')))`, in MySQL's notation *14E65567ABDB5135D0CFD9A70B3032C179A49EE7.
+        let kept = Secret::of("secret").unwrap().native;
+        assert_eq!(kept[..4], [0x14, 0xe6, 0x55, 0x67]);
+        let nonce = Scramble(b"abcdefghijklmnopqrst");
+        // As a client answers: MySQL's documentation of `mysql_native_password`.
+        let answer = |password: &str| -> Vec<u8> {
+            let once = sha1(&[password.as_bytes()]);
+            let mask = sha1(&[nonce.0, &sha1(&[&once])]);
+            once.iter()
+                .zip(mask)
+                .map(|(byte, mask)| byte ^ mask)
+                .collect()
+        };
+        assert!(nonce.is_answered_natively(&kept, &answer("secret")));
+        assert!(!nonce.is_answered_natively(&kept, &answer("Secret")));
+        assert!(!Scramble(b"another").is_answered_natively(&kept, &answer("secret")));
+        for wrong in [&[][..], &[0], &[0; 20], &[0; 32]] {
+            assert!(!nonce.is_answered_natively(&kept, wrong));
         }
     }
 

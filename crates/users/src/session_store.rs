@@ -248,7 +248,10 @@ mod tests {
             assert_eq!(name(store, &ann, &users).await, None);
             assert_eq!(name(store, &bob, &users).await.as_deref(), Some("bob"));
         }
-        users.set_password("bob", Some("pw")).await.unwrap();
+        users
+            .set_password("bob", Some("pw"), crate::NativePassword::AsBefore)
+            .await
+            .unwrap();
         assert_eq!(name(&one, &bob, &users).await, None);
     }
 

@@ -39,6 +39,8 @@ pub struct User {
     pub password: Option<String>,
     /// See [`crate::Scramble::is_answered`].
     pub challenge: Option<[u8; 32]>,
+    /// See [`crate::Scramble::is_answered_natively`]; `None` unless the password was set for `mysql_native_password`.
+    pub native: Option<[u8; 20]>,
     /// Whether everything may be read, and everybody's queries ended.
     pub is_admin: bool,
     /// Seconds since 1970 at which the user was added.

@@ -107,6 +107,7 @@ async fn serve(settings: Settings, layers: &Layers) -> Result<(), Failure> {
         grace: settings.grace,
         tls: tls_files(settings.tls_cert, settings.tls_key)?,
         is_insecure: settings.insecure,
+        native_password: settings.mysql_native_password,
         slow: Some(settings.slow).filter(|slow| !slow.is_zero()),
         audit: settings.audit_log.map(|path| AuditOptions {
             path,

@@ -148,6 +148,8 @@ options! {
         "The server's certificate in PEM, followed by its issuers', for clients that request TLS.";
     tls_key: Option<PathBuf> = "tls-key" "FILE", "MERIDIAN_TLS_KEY", file, DefaultValue::Is(""),
         "The certificate's private key in PEM, without a password.";
+    mysql_native_password: bool = "mysql-native-password" "yes|no", "MERIDIAN_MYSQL_NATIVE_PASSWORD", yes_or_no, DefaultValue::Is("no"),
+        "Let clients log in that know mysql_native_password alone: the users whose passwords were set for it.";
     oidc_issuer: Option<String> = "oidc-issuer" "URL", "MERIDIAN_OIDC_ISSUER", text_if_any, DefaultValue::Is(""),
         "An OpenID provider whose tokens let users in over HTTP: its address, as in the tokens.";
     oidc_audience: Option<String> = "oidc-audience" "NAME", "MERIDIAN_OIDC_AUDIENCE", text_if_any, DefaultValue::Is(""),

@@ -285,9 +285,14 @@ impl RequestContext {
                 Err(response)
             }
             Err(Rejection::Busy(error)) => {
-                let mut response =
-                    Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.sentence).into_response();
-                let after = HeaderValue::from_static(LOGIN_RETRY_AFTER);
+                let (status, after) = match error.retry_after {
+                    Some(after) => (StatusCode::TOO_MANY_REQUESTS, after.as_secs().into()),
+                    None => (
+                        StatusCode::SERVICE_UNAVAILABLE,
+                        HeaderValue::from_static(LOGIN_RETRY_AFTER),
+                    ),
+                };
+                let mut response = Problem::new(status, error.sentence).into_response();
                 response.headers_mut().insert(header::RETRY_AFTER, after);
                 Err(response)
             }

@@ -76,9 +76,10 @@ async fn log_in(
         return Err(no_token());
     }
     let found = routes.authenticator().log_in(list, &name, &password, peer);
-    let found = found
-        .await
-        .map_err(|error| Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.sentence))?;
+    let found = found.await.map_err(|error| match error.retry_after {
+        Some(_) => Problem::from(error),
+        None => Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.sentence),
+    })?;
     let Some(user) = found.and_then(|principal| principal.user.clone()) else {
         routes
             .authenticator()

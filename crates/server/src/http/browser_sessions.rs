@@ -171,6 +171,7 @@ fn sent(headers: &HeaderMap, is_encrypted: bool) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chance::feed;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
         let pair = |(name, value): &(&'static str, &str)| {
@@ -227,6 +228,34 @@ mod tests {
         assert_eq!(
             given.to_str().unwrap(),
             "__Host-meridian-session=x; Path=/; Max-Age=5; HttpOnly; SameSite=Strict; Secure"
+        );
+    }
+
+    #[test]
+    fn strange_cookies_and_credentials_do_no_harm() {
+        let usual = [
+            "meridian-session=abcdefghijklmnopqrstuvwxyz012345; other=\"a b\"",
+            "__Host-meridian-session=abc; ; =; a==b",
+            "Basic YW5uOnA6IHNzJ3cwcmQ=",
+            "Bearer mrd_0123456789abcdefghijklmnopqrstuv",
+        ];
+        feed(
+            "cookies and credentials",
+            &usual.map(str::as_bytes),
+            |bytes| {
+                let Ok(value) = HeaderValue::from_bytes(bytes) else {
+                    return;
+                };
+                let _ = crate::http::authentication::credentials(&value);
+                let mut headers = HeaderMap::new();
+                headers.insert(header::COOKIE, value.clone());
+                headers.insert(header::ORIGIN, value.clone());
+                headers.insert(header::HOST, value);
+                for is_encrypted in [false, true] {
+                    let _ = sent(&headers, is_encrypted);
+                }
+                let _ = check_origin(&Method::POST, &headers);
+            },
         );
     }
 }

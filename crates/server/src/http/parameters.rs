@@ -65,3 +65,31 @@ impl RequestParameters {
         value.parse().map(Some).map_err(|_| wrong())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chance::feed;
+
+    #[test]
+    fn strange_parameters_do_no_harm() {
+        let usual = [
+            "QUERY=SELECT+1%20FROM%C3%A9&LANG=ADQL&MAXREC=10&maxrec=&RESPONSEFORMAT=votable%2Ftd",
+            "RA=10.5&DEC=-20&SR=0.5&=&&a=b=c&%=%2&UPLOAD=mine,param:t",
+        ];
+        feed(
+            "parameters of requests",
+            &usual.map(str::as_bytes),
+            |bytes| {
+                let text = String::from_utf8_lossy(bytes);
+                let read = [
+                    RequestParameters::read(&text),
+                    RequestParameters::read_form("", bytes),
+                ];
+                for read in read.into_iter().flatten() {
+                    let _ = (read.value("QUERY"), read.count("MAXREC"), read.all().len());
+                }
+            },
+        );
+    }
+}

@@ -361,6 +361,7 @@ fn mysql_type(datatype: &str, arraysize: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chance::feed;
 
     fn read(document: &str) -> Result<Option<Vec<String>>, String> {
         let columns = columns_of(Reader::from_reader(document.as_bytes()));
@@ -403,5 +404,20 @@ mod tests {
             let error = read(document).unwrap_err();
             assert!(error.contains(sentence), "{document}: {error}");
         }
+    }
+
+    #[test]
+    fn strange_descriptions_do_no_harm() {
+        let usual = [
+            r#"<?xml version="1.0"?><vosi:table xmlns:vosi="http://www.ivoa.net/xml/VOSITables/v1.0"><name>ann.t</name><column><name>id</name><dataType xsi:type="vod:VOTableType" arraysize="*">char</dataType></column><column><name>a &amp; b</name><datatype>VARCHAR</datatype></column></vosi:table>"#,
+            r#"<table><!-- a --><column><name><![CDATA[x]]></name><unit/><dataType>double</dataType></column></table>"#,
+        ];
+        feed(
+            "descriptions of tables",
+            &usual.map(str::as_bytes),
+            |bytes| {
+                let _ = columns_of(Reader::from_reader(bytes));
+            },
+        );
     }
 }

@@ -402,6 +402,7 @@ mod tests {
     use tokio::io::AsyncReadExt;
 
     use super::*;
+    use crate::chance::feed;
 
     fn runtime() -> tokio::runtime::Runtime {
         let mut builder = tokio::runtime::Builder::new_current_thread();
@@ -542,6 +543,24 @@ mod tests {
             let mut packet = vec![bytes.len() as u8, 0, 0, 0, 200, 0, 0];
             packet.extend(bytes);
             let _ = decompressed(algorithm, &packet);
+        }
+    }
+
+    #[test]
+    fn strange_compressed_packets_do_no_harm() {
+        for algorithm in [Algorithm::Zlib, Algorithm::Zstd(3)] {
+            let runs = compressed(algorithm, &[7; 3000], PIECE);
+            let counts: Vec<u8> = (0..400_u16).flat_map(u16::to_le_bytes).collect();
+            let counted = compressed(algorithm, &counts, 300);
+            let plain = compressed(algorithm, b"\x05\0\0\0\x03SELE", PIECE);
+            let runtime = runtime();
+            feed("compressed packets", &[&runs, &counted, &plain], |bytes| {
+                let room = Reservation::of(&ingest::BytePool::new(1 << 20));
+                let number = Number::default();
+                let mut stream = DecompressingReader::new(bytes, number, algorithm, room);
+                let mut read = vec![];
+                let _ = runtime.block_on(stream.read_to_end(&mut read));
+            });
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The handshake: the server's greeting, the client's response, and the authentication plugins.
 //!
 //! While there are no users, the server accepts every name and every password: it sends a random scramble, as the protocol requires, and
-//! does not verify the response. Users log in by `caching_sha2_password` (`login.rs`).
+//! does not verify the response. Users log in by `caching_sha2_password`, or by another plugin where it is switched on (`login.rs`).
 
 use sql::connection::SERVER_VERSION;
 
@@ -9,7 +9,7 @@ use super::capabilities::Capabilities;
 use super::wire::{MalformedPacket, Reader, put_terminated};
 use crate::ClientError;
 
-/// The default authentication plugin.
+/// The default authentication plugin before MySQL 8.
 pub(crate) const NATIVE_PASSWORD: &str = "mysql_native_password";
 /// The default authentication plugin of MySQL 8 and later.
 pub(super) const CACHING_SHA2: &str = "caching_sha2_password";
@@ -260,6 +260,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::chance::feed;
 
     fn response(capabilities: u32, rest: &[u8]) -> Vec<u8> {
         let mut bytes = capabilities.to_le_bytes().to_vec();
@@ -396,5 +397,27 @@ mod tests {
             let _ = HandshakeResponse::read(&response(capabilities | Capabilities::PROTOCOL_41.0, &rest));
             let _ = HandshakeResponse::changed(&rest, Capabilities(capabilities));
         }
+    }
+
+    #[test]
+    fn strange_responses_to_the_greeting_do_no_harm() {
+        let way = b"ann\0\x14aaaaaaaaaaaaaaaaaaaasky\0mysql_native_password\0\x07\x03key\x02ab\x09";
+        let usual = response(USUAL, way);
+        let of_zstd = response(USUAL | Capabilities::ZSTD.0 | 0x0030_0000, way);
+        let old = response(Capabilities::PROTOCOL_41.0, b"ann\0secret\0");
+        feed(
+            "responses to the greeting",
+            &[&usual, &of_zstd, &old],
+            |bytes| {
+                let _ = (is_ssl_request(bytes), HandshakeResponse::read(bytes));
+            },
+        );
+        let changed =
+            &b"bob\0\x14aaaaaaaaaaaaaaaaaaaasky\0\x2d\0caching_sha2_password\0\x05\x01a\x02bc"[..];
+        feed("changes of the user", &[changed], |bytes| {
+            for capabilities in [USUAL, 0] {
+                let _ = HandshakeResponse::changed(bytes, Capabilities(capabilities));
+            }
+        });
     }
 }

@@ -1,11 +1,12 @@
 //! How users of this server log in with MySQL's clients: by `caching_sha2_password`, whose challenge is answered without the password
-//! crossing the network; and, where nobody can listen, by the password or a token itself.
+//! crossing the network; where nobody can listen, by the password or a token itself; and where it is switched on by `mysql_native_password`.
 
 use std::str;
 use std::sync::Arc;
 
 use ::users::{ANONYMOUS, Limit, UserList};
 use sql::ErrorCode;
+use tracing::info;
 
 use super::capabilities::Capabilities;
 use super::connection::{Client, CommandResult, Disconnected};
@@ -15,6 +16,27 @@ use super::handshake::{
 };
 use crate::ClientError;
 use crate::authenticator::Principal;
+use crate::login_throttle::WrongResponse;
+use crate::native_password::REMEDY;
+
+/// Bytes of a response by `mysql_native_password`: one by `caching_sha2_password` has 32.
+const NATIVE_RESPONSE: usize = 20;
+
+/// What a client has answered to the server's challenge.
+enum PluginResponse {
+    /// The password, by `mysql_native_password`.
+    Right(Arc<Principal>),
+    /// This, by `caching_sha2_password`.
+    Sha2(Vec<u8>),
+}
+
+/// The error for a client that knows `mysql_native_password` alone, or nothing of plugins, where that is not taken.
+fn no_common_plugin() -> ClientError {
+    let sentence = format!(
+        "Client does not support authentication protocol requested by server: mysql_native_password is off here; {REMEDY}"
+    );
+    ClientError::new(ErrorCode::NO_COMMON_PLUGIN, sentence)
+}
 
 impl Client {
     /// Has a user prove who they are.
@@ -25,27 +47,32 @@ impl Client {
         scramble: &Scramble,
     ) -> Result<Result<Arc<Principal>, ClientError>, Disconnected> {
         let name = &handshake_response.user;
-        let mut response = handshake_response.response.clone();
-        if handshake_response.plugin != CACHING_SHA2 {
-            if !handshake_response
-                .capabilities
-                .has(Capabilities::PLUGIN_AUTH)
-            {
-                let sentence = "the client knows no authentication plugins: use a newer one, which has caching_sha2_password";
-                return Ok(Err(ClientError::new(ErrorCode::HANDSHAKE, sentence)));
-            }
-            self.outgoing
-                .add(|bytes| put_auth_switch_request(bytes, CACHING_SHA2, scramble));
-            response = match self.read_packet().await? {
-                Ok(packet) => packet.to_vec(),
-                Err(error) => return Ok(Err(error)),
-            };
-        }
+        let response = match self
+            .sha2_response(list, handshake_response, scramble)
+            .await?
+        {
+            Ok(PluginResponse::Right(principal)) => return Ok(Ok(principal)),
+            Ok(PluginResponse::Sha2(response)) => response,
+            Err(error) => return Ok(Err(error)),
+        };
         let authenticator = Arc::clone(&self.shared.authenticator);
+        let mut wrong = None;
         let found = match has_password(&response) {
             false if name == ANONYMOUS => authenticator.anonymous(list),
             false => None,
-            true => authenticator.answered(list, name, scramble.bytes(), &response),
+            true => {
+                let answer = (scramble.bytes(), response.as_slice());
+                match authenticator.answered(list, name, answer, self.peer) {
+                    Ok(None) if self.is_private => {
+                        wrong = Some(WrongResponse::new(&authenticator, name, self.peer));
+                        None
+                    }
+                    Ok(found) => found,
+                    // Where nobody listens there may be a token to come.
+                    Err(_) if self.is_private => None,
+                    Err(error) => return Ok(Err(error)),
+                }
+            }
         };
         if let Some(principal) = found {
             if has_password(&response) {
@@ -59,23 +86,100 @@ impl Client {
                 Ok(packet) => packet,
                 Err(error) => return Ok(Err(error)),
             };
+            if let Some(wrong) = wrong.take() {
+                wrong.goes_on();
+            }
             let password = packet.strip_suffix(b"\0").unwrap_or(&packet);
-            if let Ok(password) = str::from_utf8(password) {
-                let found = authenticator.log_in(list, name, password, self.peer);
-                match found.await {
-                    Ok(Some(principal)) => return Ok(Ok(principal)),
-                    Ok(None) => {}
-                    Err(error) => return Ok(Err(error)),
+            match str::from_utf8(password) {
+                Ok(password) => {
+                    let found = authenticator.log_in(list, name, password, self.peer);
+                    match found.await {
+                        Ok(Some(principal)) => return Ok(Ok(principal)),
+                        Ok(None) => {}
+                        Err(error) => return Ok(Err(error)),
+                    }
                 }
+                Err(_) => authenticator.throttle().failed(self.peer, name),
             }
         }
+        // In private the password itself was tried, which has counted.
+        if has_password(&response) && !self.is_private {
+            authenticator.throttle().failed(self.peer, name);
+        }
+        Ok(Err(self.denied(name, has_password(&response)).await))
+    }
+
+    /// The error for a login that has failed, after the time that whoever fails waits.
+    async fn denied(&mut self, name: &str, has_password: bool) -> ClientError {
+        let authenticator = &self.shared.authenticator;
         authenticator.failed_login("mysql", name, self.peer).await;
-        let with = if has_password(&response) { "YES" } else { "NO" };
+        let with = if has_password { "YES" } else { "NO" };
         let sentence = format!(
             "Access denied for user '{name}'@'{}' (using password: {with})",
             self.connection.host
         );
-        Ok(Err(ClientError::new(ErrorCode::LOGIN_DENIED, sentence)))
+        ClientError::new(ErrorCode::LOGIN_DENIED, sentence)
+    }
+
+    /// The client's response by `caching_sha2_password`, which a client that has begun with another plugin is asked for; unless what it has
+    /// begun with lets it in.
+    async fn sha2_response(
+        &mut self,
+        list: &UserList,
+        handshake_response: &HandshakeResponse,
+        scramble: &Scramble,
+    ) -> Result<Result<PluginResponse, ClientError>, Disconnected> {
+        let (name, response) = (&handshake_response.user, &handshake_response.response);
+        let plugin = handshake_response.plugin.as_str();
+        let is_anonymous = name == ANONYMOUS && !has_password(response);
+        if plugin == CACHING_SHA2 || is_anonymous {
+            return Ok(Ok(PluginResponse::Sha2(response.clone())));
+        }
+        let authenticator = Arc::clone(&self.shared.authenticator);
+        // Clients from before there were plugins know this one.
+        let is_native = ["", NATIVE_PASSWORD].contains(&plugin) && has_password(response);
+        let mut wrong = None;
+        if is_native && authenticator.takes_native() {
+            let answer = (scramble.bytes(), response.as_slice());
+            match authenticator.answered_natively(list, name, answer, self.peer) {
+                Ok(Some(principal)) => return Ok(Ok(PluginResponse::Right(principal))),
+                Ok(None) => wrong = Some(WrongResponse::new(&authenticator, name, self.peer)),
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        if !(handshake_response.capabilities).has(Capabilities::PLUGIN_AUTH) {
+            if !authenticator.takes_native() {
+                return Ok(Err(no_common_plugin()));
+            }
+            if let Some(wrong) = wrong {
+                authenticator.throttle().failed(self.peer, name);
+                wrong.goes_on();
+            }
+            return Ok(Err(self.denied(name, has_password(response)).await));
+        }
+        self.outgoing
+            .add(|bytes| put_auth_switch_request(bytes, CACHING_SHA2, scramble));
+        let response = match self.read_packet().await {
+            Ok(Ok(packet)) => packet.to_vec(),
+            Ok(Err(error)) => return Ok(Err(error)),
+            Err(Disconnected) => {
+                if is_native && wrong.is_none() {
+                    info!(
+                        user = name.chars().take(64).collect::<String>(),
+                        address = %self.peer,
+                        "a client has left when it was asked for caching_sha2_password: it may know mysql_native_password alone, which is off (--mysql-native-password)"
+                    );
+                }
+                return Err(Disconnected);
+            }
+        };
+        if response.len() == NATIVE_RESPONSE && wrong.is_none() {
+            return Ok(Err(no_common_plugin()));
+        }
+        if let Some(wrong) = wrong.filter(|_| has_password(&response)) {
+            wrong.goes_on();
+        }
+        Ok(Ok(PluginResponse::Sha2(response)))
     }
 
     /// Completes the exchange that the client's authentication plugin expects, where there are no users, and so no password is checked.

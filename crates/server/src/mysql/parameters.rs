@@ -381,6 +381,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::chance::feed;
 
     /// Binds parameters of types and values that a client sent.
     fn read(count: usize, bytes: &[u8]) -> Result<Vec<String>, ClientError> {
@@ -525,5 +526,21 @@ mod tests {
             prop_assert_eq!(sql::mysql::split_statements(&bound).len(), 2);
             prop_assert_eq!(sql::mysql::placeholders(&bound), Vec::<usize>::new());
         }
+    }
+
+    #[test]
+    fn strange_values_of_parameters_do_no_harm() {
+        let text = &b"\0\x01\x08\0\xfd\0\x05\0\0\0\0\0\0\0\x03abc"[..];
+        let times =
+            &b"\0\x01\x0c\0\x0b\0\x0b\xda\x07\x06\x0f\x01\x02\x03\xfa\0\0\0\x08\0\x01\0\0\0\x02\x03\x04"[..];
+        let numbers = &b"\x02\x01\x05\0\x08\x80\xf6\0\x01\0\0\0\0\0\xf0\x3f\x0412.5"[..];
+        feed("values of parameters", &[text, times, numbers], |bytes| {
+            for count in [1, 2, 3, 9] {
+                let mut parameters = Parameters::new(count);
+                parameters.add_ahead(1, bytes);
+                let _ = parameters.read(&mut Reader::new(bytes), None);
+                let _ = read(count, bytes);
+            }
+        });
     }
 }

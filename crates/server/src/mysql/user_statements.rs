@@ -11,12 +11,14 @@ use sql::ErrorCode;
 use sql::mysql::UserStatement;
 
 use super::connection::Client;
+use super::new_users::add;
 use super::parameters::quoted;
 use super::release_statements::change_unreleased;
 use super::role_statements::{
     add_roles, change_databases, check_roles, drop_roles, tables_left_by,
 };
-use crate::ClientError;
+use crate::authenticator::Authenticator;
+use crate::{ClientError, native_password};
 
 /// The hosts for which a grant counts.
 const ALL_HOSTS: &str = "%";
@@ -38,7 +40,7 @@ impl Client {
         let left = tables_left_by(&shared, &statement).await?;
         // To hash a password takes a processor for some time.
         let authenticator = Arc::clone(&self.shared.authenticator);
-        let changing = async move { change(authenticator.users(), &me, statement).await };
+        let changing = async move { change(&authenticator, &me, statement).await };
         let mut changed = self.shared.query_runtime.compute(changing);
         changed.recv_one().await?;
         self.add_warnings(left);
@@ -320,13 +322,18 @@ fn granted_to(user: &User) -> Vec<String> {
 }
 
 /// The user of this name in any case.
-fn namesake<'a>(list: &'a UserList, name: &str) -> Option<&'a Arc<User>> {
+pub(super) fn namesake<'a>(list: &'a UserList, name: &str) -> Option<&'a Arc<User>> {
     let folded = catalog::fold_name(name);
     { list.iter() }.find(|user| catalog::fold_name(&user.name) == folded)
 }
 
 /// Changes the users. What cannot be done for one of several is done for none.
-async fn change(users: &Users, me: &User, statement: UserStatement) -> Result<(), ClientError> {
+async fn change(
+    authenticator: &Authenticator,
+    me: &User,
+    statement: UserStatement,
+) -> Result<(), ClientError> {
+    let (users, takes_native) = (authenticator.users(), authenticator.takes_native());
     let list = users.list().await.map_err(failed)?;
     let all_are_there = |names: &[String]| match names.iter().find(|it| list.user(it).is_none()) {
         Some(name) if is_public(name) => {
@@ -341,11 +348,14 @@ async fn change(users: &Users, me: &User, statement: UserStatement) -> Result<()
         UserStatement::Create {
             users: new,
             if_not_exists,
-        } => add(users, &list, &new, if_not_exists).await,
+        } => add(users, takes_native, &list, &new, if_not_exists).await,
         UserStatement::Password { user, password } => {
             let name = user.unwrap_or_else(|| me.name.clone());
             all_are_there(std::slice::from_ref(&name))?;
-            let changed = users.set_password(&name, Some(&password)).await;
+            let native = native_password::kept(password.plugin, takes_native)?;
+            let changed = users
+                .set_password(&name, Some(&password.text), native)
+                .await;
             changed.map_err(failed)
         }
         // A query tells them.
@@ -512,33 +522,6 @@ async fn change_limits(
     }
     let whose = (!everybody).then_some(user);
     users.set_limits(whose, limits).await.map_err(failed)
-}
-
-/// Adds users; takes those back that it has added if one cannot be.
-async fn add(
-    users: &Users,
-    list: &UserList,
-    new: &[(String, Option<String>)],
-    if_not_exists: bool,
-) -> Result<(), ClientError> {
-    let mut added: Vec<&str> = Vec::new();
-    for (name, password) in new {
-        let done = match namesake(list, name) {
-            Some(_) if if_not_exists => continue,
-            Some(other) => Err(UsersError::Exists {
-                name: other.name.clone(),
-            }),
-            None => users.add(name, password.as_deref(), false).await,
-        };
-        if let Err(error) = done {
-            for name in added {
-                users.remove(name).await.map_err(failed)?;
-            }
-            return Err(failed(error));
-        }
-        added.push(name);
-    }
-    Ok(())
 }
 
 fn no_user(name: &str) -> ClientError {

@@ -1,7 +1,9 @@
-//! Helpers of the fuzz tests of both endpoints, and of schema files: a seeded source of randomness, and measures of leaks.
+//! Helpers of the fuzz tests of endpoints, parsers and schema files: a seeded source of randomness, inputs for a parser, and measures of leaks.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -66,6 +68,56 @@ impl Chance {
         }
         changed
     }
+}
+
+/// Inputs of an ordinary run, for each parser.
+const USUAL_INPUTS: usize = 2000;
+/// The longest that an input may take: a machine that has others at work is no error.
+const LONGEST_INPUT: Duration = Duration::from_secs(20);
+
+/// Gives a parser inputs that are made of real ones, which it has to take or to reject: without a panic, and soon. `MERIDIAN_FUZZ_INPUTS` says how
+/// many, `MERIDIAN_FUZZ_SEED` which is the first.
+#[allow(
+    clippy::print_stdout,
+    reason = "how many there were is for whoever runs it"
+)]
+pub fn feed(parser: &str, usual: &[&[u8]], read: impl Fn(&[u8])) {
+    for input in usual {
+        read(input);
+    }
+    let count = from_environment("MERIDIAN_FUZZ_INPUTS", USUAL_INPUTS) as u64;
+    let first = from_environment("MERIDIAN_FUZZ_SEED", 0) as u64;
+    let (begun, mut longest) = (Instant::now(), Duration::ZERO);
+    for number in first..first + count {
+        let mut chance = Chance::of_number(number);
+        let input = match chance.below(16) {
+            0 => chance.bytes(80),
+            // The beginning of one and the end of another.
+            1 => {
+                let (one, other) = (chance.of(usual), chance.of(usual));
+                let (at, from) = (
+                    chance.below(one.len() as u64 + 1),
+                    chance.below(other.len() as u64 + 1),
+                );
+                [&one[..at as usize], &other[from as usize..]].concat()
+            }
+            _ => {
+                let one = chance.of(usual);
+                let changed = chance.mutated(one);
+                chance.mutated(&changed)
+            }
+        };
+        let what = format!("{parser}: MERIDIAN_FUZZ_SEED={number} MERIDIAN_FUZZ_INPUTS=1");
+        let one = Instant::now();
+        let outcome = catch_unwind(AssertUnwindSafe(|| read(&input)));
+        longest = longest.max(one.elapsed());
+        assert!(outcome.is_ok(), "{what}: a panic");
+        assert!(longest < LONGEST_INPUT, "{what} took {longest:?}");
+    }
+    println!(
+        "{parser}: {count} inputs, {:.1} s, one {longest:.1?} at most",
+        begun.elapsed().as_secs_f64()
+    );
 }
 
 /// A number that the environment may give.

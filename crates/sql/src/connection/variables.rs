@@ -110,7 +110,7 @@ const COLLATION: &str = "utf8mb4_bin";
 const ISOLATION: &str = "REPEATABLE-READ";
 
 /// All of them, by name.
-const VARIABLES: [Variable; 111] = [
+const VARIABLES: [Variable; 112] = [
     number("auto_increment_increment", 1),
     number("auto_increment_offset", 1),
     switch("autocommit", 1),
@@ -182,6 +182,7 @@ const VARIABLES: [Variable; 111] = [
     fixed("max_user_connections", N(0)),
     text(AS_OF_VARIABLE, "", Rule::AsOf),
     number("min_examined_row_limit", 0),
+    fixed("mysql_native_password", N(0)),
     fixed("net_buffer_length", N(16_384)),
     number("net_read_timeout", 30),
     number("net_retry_count", 10),
@@ -585,9 +586,10 @@ impl Connection {
 
 /// Whether a variable is shown as ON or OFF.
 fn is_switch(variable: &Variable) -> bool {
-    const FIXED_SWITCHES: [&str; 6] = [
+    const FIXED_SWITCHES: [&str; 7] = [
         "log_bin",
         "lower_case_file_system",
+        "mysql_native_password",
         "performance_schema",
         "read_only",
         "sql_auto_is_null",

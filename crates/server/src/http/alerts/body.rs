@@ -198,3 +198,55 @@ pub(super) async fn arrow_response(
         .insert(header::CONTENT_TYPE, media_type);
     Ok(response)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray};
+    use arrow::datatypes::{Field, Schema};
+
+    use super::*;
+    use crate::chance::feed;
+
+    /// The stream of a table with rows.
+    fn stream(table: &str) -> Vec<u8> {
+        let columns: [(&str, ArrayRef); 3] = [
+            ("diaObjectId", Arc::new(Int64Array::from(vec![1, 2, 3]))),
+            (
+                "ra",
+                Arc::new(Float64Array::from(vec![Some(10.5), None, Some(-1.0)])),
+            ),
+            ("band", Arc::new(StringArray::from(vec!["u", "g", ""]))),
+        ];
+        let fields: Vec<Field> = { columns.iter() }
+            .map(|(name, values)| Field::new(*name, values.data_type().clone(), true))
+            .collect();
+        let metadata = HashMap::from([(TABLE_KEY.to_owned(), table.to_owned())]);
+        let schema = Arc::new(Schema::new(fields).with_metadata(metadata));
+        let values = columns.map(|(_, values)| values).to_vec();
+        let batch = RecordBatch::try_new(Arc::clone(&schema), values).unwrap();
+        let mut bytes = Vec::new();
+        let mut writer = StreamWriter::try_new(&mut bytes, &schema).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
+        drop(writer);
+        bytes
+    }
+
+    #[test]
+    fn strange_streams_of_alerts_do_no_harm() {
+        let (objects, sources) = (stream("DiaObject"), stream("DiaSource"));
+        let both = [objects.as_slice(), &sources].concat();
+        let read = read_tables(&both, StoreRequest::default()).unwrap();
+        assert_eq!(read.rows(), 6);
+        // What Arrow's reader panics over is told as damage (`read_store`).
+        feed("streams of alerts", &[&objects, &both], |bytes| {
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                let _ = read_tables(bytes, StoreRequest::default());
+            }));
+        });
+    }
+}

@@ -347,6 +347,7 @@ pub(super) async fn remove(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chance::feed;
 
     #[test]
     fn states_are_named_in_any_case() {
@@ -369,5 +370,23 @@ mod tests {
             let text = format!(r#"{{"statement": "SELECT 1", "time_limit": {seconds}}}"#);
             assert!(read(&text).unwrap().time_limit().is_err(), "{seconds}");
         }
+    }
+
+    #[test]
+    fn strange_requests_for_queries_do_no_harm() {
+        let usual = [
+            r#"{"statement": "SELECT 1; -- \u0000", "database": "sky", "time_limit": 1e-3, "dialect": "mysql", "row_limit": 3}"#,
+            r#"{"statement": "SELECT \"id\" FROM Star", "dialect": "ADQL", "as_of": "2026-11-20 08:00", "user": null}"#,
+        ];
+        feed("requests for queries", &usual.map(str::as_bytes), |bytes| {
+            let Ok(request) = serde_json::from_slice::<StatementRequest>(bytes) else {
+                return;
+            };
+            let _ = (request.time_limit(), request.as_of());
+            if let Ok(dialect) = request.dialect() {
+                let _ = request.statement(dialect);
+            }
+            let _ = states(request.database.as_deref());
+        });
     }
 }
