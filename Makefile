@@ -1,5 +1,5 @@
 # What one does with a clone of Meridian. Every target may be run again at any time.
-.PHONY: help build demo test differential mutations fuzz faults lint bench bench-neighbours bench-concurrent bench-parts bench-uploads bench-cluster bench-level1 micro-bench
+.PHONY: help build demo test differential mutations fuzz faults lint bench bench-neighbours bench-concurrent bench-parts bench-uploads bench-cluster bench-level1 bench-months micro-bench
 
 help:
 	@echo "make demo    build Meridian, load 482,000 real stars and ask about them"
@@ -17,6 +17,7 @@ help:
 	@echo "make bench-uploads   measure matches of uploaded positions beside STILTS and LSDB, and loads of FITS beside Parquet: SIZE=small|standard WORK=DIR"
 	@echo "make bench-cluster   measure what dispatch to workers costs beside a server alone: SIZE=small|standard WORK=DIR"
 	@echo "make bench-level1   measure a nightly alert database beside lsst.dax.apdb"
+	@echo "make bench-months   count what cold reads of a month of a nightly alert database take, before it is sorted and after: WORK=DIR"
 	@echo "make micro-bench   time the hot loops by themselves"
 
 build:
@@ -72,6 +73,9 @@ bench-cluster: build
 
 bench-level1: build
 	bench/level1 --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian $(BENCH_OPTIONS)
+
+bench-months: build
+	bench/months --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK)/months
 
 micro-bench:
 	scripts/setup build

@@ -7,9 +7,11 @@ import contextlib
 import json
 import shutil
 import signal
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from struct import unpack_from
@@ -18,6 +20,7 @@ from urllib.parse import urlencode
 import pytest
 
 from meridian_cli import Meridian
+from private_postgres import binaries
 from serving import Server, serving, wait_until
 from small_tables import load_stars_and_bands
 from test_login_over_http import cookie_of, who
@@ -125,6 +128,48 @@ def test_each_takes_queries_and_answers_for_those_of_the_others(meridian: Meridi
         # Of their owner alone.
         for statement in (f"SELECT * FROM qserv_result({numbers[0]})", f"CANCEL {numbers[0]}"):
             assert error(two, statement, user="bob")[0] == 1227
+
+
+# What the tables of version 1 were.
+VERSION_1 = "ALTER TABLE {0}.queries DROP COLUMN as_of; UPDATE {0}.query_settings SET version = 1"
+
+
+def psql(url: str, statement: str) -> str:
+    """What PostgreSQL's own client prints of a statement."""
+    programs = binaries()
+    assert programs is not None
+    command = [programs / "psql", "-d", url, "-v", "ON_ERROR_STOP=1", "-Atqc", statement]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_lists_of_version_1_are_brought_up_to_date(meridian: Meridian, data: Path, postgres: str) -> None:
+    """By two servers that start at once: what was submitted before is listed with its result, what waited runs, and new queries are taken."""
+    schema = json.loads((data / "meridian.catalog").read_text())["schema"]
+    with serving(meridian, data) as server:
+        done = submit(server, NEAR)
+        before, expected = ended(server, done), rows(server, NEAR)
+    server = Server(meridian, data, "--queries-at-once", 1)
+    waiting = [submit(server, statement) for statement in (SLOW, NEAR)]
+    server.stop(signal.SIGKILL)
+    psql(postgres, VERSION_1.format(schema))
+    with ThreadPoolExecutor() as pool:
+        begun = [pool.submit(Server, meridian, data) for _ in range(2)]
+        servers = [it.result() for it in begun]
+    try:
+        assert psql(postgres, f"SELECT version FROM {schema}.query_settings") == "2"
+        for server in servers:
+            assert listed(server, done) == before and before["AS_OF"] is None
+            assert rows(server, f"SELECT * FROM qserv_result({done})") == expected
+        for number in [*waiting, *(submit(server, NEAR) for server in servers)]:
+            assert ended(servers[0], number)["STATE"] == "COMPLETED"
+        assert rows(servers[1], f"SELECT * FROM qserv_result({waiting[1]})") == expected
+    finally:
+        for server in servers:
+            server.stop()
+    # One of a version to come is left alone.
+    psql(postgres, f"UPDATE {schema}.query_settings SET version = 3")
+    outcome = meridian.run("serve", "--data", data, "--mysql", "127.0.0.1:0")
+    assert outcome.status != 0 and "is of a newer version of this program, 3 where this one knows 2" in outcome.complaint
 
 
 def test_any_ends_and_removes_a_query_of_another(meridian: Meridian, data: Path) -> None:

@@ -201,7 +201,7 @@ pub struct Part {
     /// Rows with a key that the director did not have when they were loaded: of a child, orphans; of a match table, pairs
     /// with an end that is unknown (an upper bound).
     pub orphan_rows: u64,
-    /// When it was published: UTC, ISO 8601 to the second.
+    /// When it was published, or the last of the parts that it was merged from: UTC, ISO 8601 to the second.
     pub loaded_at: String,
     /// What it was loaded from; empty where that is not known.
     pub source: String,

@@ -70,7 +70,8 @@ pub use budget::{BytePool, DecodeBudget, DecodeLimits, PoolExhausted, Reservatio
 pub use check::{CatalogCheck, Problem, TableCheck, check, check_catalog};
 pub use choose::partitioning_for;
 pub use compact::{
-    CompactReport, CompactRequest, CompactedTable, MANY_PARTS, Merge, compact, compact_with,
+    CompactReport, CompactRequest, CompactedTable, MANY_PARTS, Merge, Month, MonthSort, compact,
+    compact_with,
 };
 pub use error::{IngestError, Rejection};
 pub use fault::FAULT_PHASES;

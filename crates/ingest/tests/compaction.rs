@@ -13,7 +13,9 @@ use std::sync::Arc;
 
 use catalog::{Catalog, LoadId, TableKind};
 use common::{OVERLAP, Row, STRIPES, SUB_STRIPES, Sky, StoredRow, load, stars, write_csv};
-use meridian_ingest::{CompactReport, CompactRequest, IngestError, LoadRequest, Progress, compact};
+use meridian_ingest::{
+    CompactReport, CompactRequest, IngestError, LoadRequest, MonthSort, Progress, compact,
+};
 use sky::{Angle, Chunker, Location, LonLat};
 use store::{DirectorIndex, LoadDir};
 
@@ -23,6 +25,7 @@ fn request(sky: &Sky, table: Option<&str>) -> CompactRequest {
         database: table.map(|_| "sky".to_owned()),
         table: table.map(str::to_owned),
         all: true,
+        months: MonthSort::default(),
         min_parts: 0,
         dry_run: false,
         rate: None,
@@ -276,6 +279,7 @@ async fn parts_that_are_not_worth_it_are_left_and_told() {
     append(sky.director("Star", &[file(&rows[10..20])])).await;
     let by_size = |dry_run| CompactRequest {
         all: false,
+        months: MonthSort::default(),
         dry_run,
         ..request(&sky, Some("star"))
     };

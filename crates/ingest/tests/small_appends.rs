@@ -15,8 +15,8 @@ use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray}
 use catalog::{Catalog, LoadLock, Table, TableKind};
 use common::{Dice, Row, Sky, batch, load, stars, write_csv};
 use meridian_ingest::{
-    CompactRequest, IngestError, LoadRequest, MANY_PARTS, Progress, Rejection, SmallAppends,
-    SmallRows, compact_with,
+    CompactRequest, IngestError, LoadRequest, MANY_PARTS, MonthSort, Progress, Rejection,
+    SmallAppends, SmallRows, compact_with,
 };
 
 /// A table `Spot` that is kept whole, with the first of these rows.
@@ -62,6 +62,7 @@ fn compaction(sky: &Sky) -> CompactRequest {
         database: Some("sky".to_owned()),
         table: Some("Spot".to_owned()),
         all: false,
+        months: MonthSort::default(),
         min_parts: 0,
         dry_run: false,
         rate: None,

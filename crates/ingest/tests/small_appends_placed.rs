@@ -15,8 +15,8 @@ use arrow::array::RecordBatch;
 use catalog::{Catalog, Table};
 use common::{Dice, Row, Sky, StoredRow, batch, load, stars, write_csv};
 use meridian_ingest::{
-    CompactRequest, IngestError, LoadRequest, Progress, Rejection, SmallAppends, SmallRows,
-    compact_with,
+    CompactRequest, IngestError, LoadRequest, MonthSort, Progress, Rejection, SmallAppends,
+    SmallRows, compact_with,
 };
 use store::{LoadDir, PartManifest};
 
@@ -100,6 +100,7 @@ async fn compact_all(sky: &Sky, catalog: &Catalog, name: &str) {
         database: Some("sky".to_owned()),
         table: Some(name.to_owned()),
         all: true,
+        months: MonthSort::default(),
         min_parts: 0,
         dry_run: false,
         rate: None,

@@ -16,6 +16,7 @@ use tokio::runtime::Runtime;
 
 use crate::alert_archive::{self, ArchiveArguments};
 use crate::alert_reseed::{self, ReseedArguments};
+use crate::alert_sort::{self, SortArguments};
 use crate::console::tell;
 use crate::failure::Failure;
 use crate::regions::{self, RegionArguments, RegionsArguments};
@@ -54,6 +55,12 @@ pub enum AlertsCommand {
     ///
     /// Users and pipelines see it as a whole from one moment to the next. What was published from before the cut is removed: archive it first.
     Reseed(ReseedArguments),
+    /// Make one part of the parts of each month that is over, in each published table of an alert database.
+    ///
+    /// Its rows are sorted within each chunk by sub-chunk and object, so that a light curve or a cone reads one run of rows of the month, and
+    /// are not written anew any more. A server does so by itself, beside queries and stores; queries see the old parts until the new one is
+    /// complete, and no answer changes.
+    Sort(SortArguments),
 }
 
 /// A new alert database.
@@ -180,6 +187,7 @@ pub fn run(command: AlertsCommand) -> Result<(), Failure> {
             runtime.shutdown_background();
             outcome
         }
+        AlertsCommand::Sort(arguments) => runtime.block_on(alert_sort::run(arguments)),
         AlertsCommand::Region(arguments) => regions::read(&arguments),
     }
 }

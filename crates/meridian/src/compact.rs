@@ -1,12 +1,15 @@
 //! `meridian compact`: small parts of tables become large ones.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use alerts::AlertsError;
 use catalog::LoadId;
 use clap::Args;
-use ingest::{CompactReport, CompactRequest, CompactedTable, Merge, Progress, grouped, size};
+use ingest::{
+    CompactReport, CompactRequest, CompactedTable, Merge, MonthSort, Progress, grouped, size,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::console::{remark, tell};
@@ -15,7 +18,7 @@ use crate::failure::Failure;
 use crate::load_progress::ProgressDisplay;
 
 /// Bytes of rows a second that are read, and as many that are written, if nothing else is said: a fraction of what one core can.
-const DEFAULT_RATE: &str = "64M";
+pub const DEFAULT_RATE: &str = "64M";
 
 /// Which tables, and how.
 #[derive(Args)]
@@ -29,7 +32,7 @@ pub struct CompactArguments {
     /// The table; all tables by default.
     #[arg(long, value_name = "NAME", requires = "db")]
     table: Option<String>,
-    /// Leave tables of fewer parts alone.
+    /// Leave tables of fewer parts alone, but for months of alert databases that are over.
     #[arg(long, value_name = "N", default_value_t = 1)]
     min_parts: usize,
     /// Tell what would be merged, and change nothing.
@@ -53,10 +56,12 @@ pub struct CompactArguments {
     quiet: bool,
 }
 
+/// Bytes a second; as fast as it goes if absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Rate(Option<u64>);
+pub struct Rate(pub Option<u64>);
 
-fn parse_rate(text: &str) -> Result<Rate, String> {
+/// A size, or `none`.
+pub fn parse_rate(text: &str) -> Result<Rate, String> {
     match text {
         "none" => Ok(Rate(None)),
         _ => (ingest::parse_size(text).map(|rate| Rate(Some(rate))))
@@ -66,32 +71,54 @@ fn parse_rate(text: &str) -> Result<Rate, String> {
 
 /// Merges and tells what became of the tables. Ctrl-C leaves what was merged completely.
 pub fn run(arguments: CompactArguments) -> Result<(), Failure> {
-    let progress = Arc::new(Progress::default());
-    let name = arguments.table.as_deref().unwrap_or("compaction");
-    let shown = !arguments.quiet && !arguments.dry_run;
-    let display = shown.then(|| ProgressDisplay::start(name, progress.clone()));
-    let dry_run = arguments.dry_run;
+    let name = arguments.table.clone();
+    let name = name.unwrap_or_else(|| "compaction".to_owned());
+    let quiet = arguments.quiet;
     let runtime = tokio::runtime::Runtime::new()?;
-    let outcome = runtime.block_on(async {
-        let interrupted = progress.clone();
+    runtime.block_on(async {
         let stop = CancellationToken::new();
         crate::parent::end_with_parent(&stop);
-        let watch = tokio::spawn(async move {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                () = stop.cancelled() => {}
-            }
-            interrupted.cancel();
-        });
-        let outcome = ingest::compact(arguments.into_request(), progress).await;
-        watch.abort();
-        outcome
+        compact(arguments.into_request()?, &name, quiet, stop).await
+    })
+}
+
+/// Of which databases of a data directory the months are sorted: the alert databases.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn months_of(data: &Path) -> Result<MonthSort, AlertsError> {
+    Ok(MonthSort {
+        databases: alerts::list(data)?,
+        ..MonthSort::default()
+    })
+}
+
+/// Merges under a name until it is done, interrupted, or to stop, and tells what became of the tables.
+pub async fn compact(
+    request: CompactRequest,
+    name: &str,
+    quiet: bool,
+    stop: CancellationToken,
+) -> Result<(), Failure> {
+    let (dry_run, sorts) = (request.dry_run, request.months.only);
+    let progress = Arc::new(Progress::default());
+    let shown = !quiet && !dry_run;
+    let display = shown.then(|| ProgressDisplay::start(name, progress.clone()));
+    let interrupted = progress.clone();
+    let watch = tokio::spawn(async move {
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            () = stop.cancelled() => {}
+        }
+        interrupted.cancel();
     });
+    let outcome = ingest::compact(request, progress).await;
+    watch.abort();
     if let Some(display) = display {
         display.finish();
     }
     let report = outcome?;
-    let told = tell(&in_words(&report, dry_run));
+    let told = tell(&in_words(&report, dry_run, sorts));
     for (table, error) in &report.failures {
         remark(&format!("{table}: {error}"));
     }
@@ -105,8 +132,9 @@ pub fn run(arguments: CompactArguments) -> Result<(), Failure> {
 }
 
 impl CompactArguments {
-    fn into_request(self) -> CompactRequest {
-        CompactRequest {
+    fn into_request(self) -> Result<CompactRequest, AlertsError> {
+        Ok(CompactRequest {
+            months: months_of(&self.data)?,
             data_dir: self.data,
             database: self.db,
             table: self.table,
@@ -116,7 +144,7 @@ impl CompactArguments {
             rate: self.rate.0,
             memory: self.memory,
             threads: self.threads,
-        }
+        })
     }
 }
 
@@ -124,6 +152,9 @@ impl CompactArguments {
 pub fn merged_parts(parts: &[LoadId]) -> String {
     format!("merged from parts {}", runs(parts))
 }
+
+/// Runs of numbers that are told one by one.
+const MOST_RUNS: usize = 12;
 
 fn runs(parts: &[LoadId]) -> String {
     let run = |run: &[LoadId]| match run {
@@ -133,10 +164,16 @@ fn runs(parts: &[LoadId]) -> String {
     let texts: Vec<String> = (parts.chunk_by(|a, b| a.0.checked_add(1) == Some(b.0)))
         .map(run)
         .collect();
-    texts.join(", ")
+    match texts.as_slice() {
+        // The tables of a nightly database are loaded in turn, thousands of times a month.
+        [first, second, .., last] if texts.len() > MOST_RUNS => {
+            format!("{first}, {second}, ..., {last} ({} in all)", parts.len())
+        }
+        texts => texts.join(", "),
+    }
 }
 
-fn in_words(report: &CompactReport, dry_run: bool) -> String {
+fn in_words(report: &CompactReport, dry_run: bool, sorts: bool) -> String {
     let mut text = String::new();
     let merged = |table: &&CompactedTable| !table.merges.is_empty();
     for table in report.tables.iter().filter(merged) {
@@ -161,11 +198,17 @@ fn in_words(report: &CompactReport, dry_run: bool) -> String {
             (tables + 1, parts + table.parts_before)
         });
         let plural = if tables == 1 { "" } else { "s" };
-        let _ = writeln!(
-            text,
-            "Nothing to merge: {tables} table{plural} with {} in all.",
-            counted_parts(parts)
-        );
+        let parts = counted_parts(parts);
+        let _ = match sorts {
+            true => writeln!(
+                text,
+                "Nothing to sort: no month that is over has several parts in any of {tables} table{plural} with {parts} in all."
+            ),
+            false => writeln!(
+                text,
+                "Nothing to merge: {tables} table{plural} with {parts} in all."
+            ),
+        };
     } else if !dry_run {
         let _ = writeln!(
             text,
@@ -184,12 +227,13 @@ fn counted_parts(number: usize) -> String {
 fn merge_in_words(merge: &Merge) -> String {
     let (parts, rows) = (runs(&merge.parts), grouped(merge.rows));
     let before = size(merge.bytes_before);
+    let month = (merge.month.as_ref()).map_or(String::new(), |month| format!(", month {month}"));
     match (merge.into, merge.bytes_after) {
         (Some(into), Some(after)) => format!(
-            "part {into}: {rows} rows, {} instead of {before}, of parts {parts}",
+            "part {into}{month}: {rows} rows, {} instead of {before}, of parts {parts}",
             size(after)
         ),
-        _ => format!("one part of {parts}: {rows} rows, {before}"),
+        _ => format!("one part{month} of {parts}: {rows} rows, {before}"),
     }
 }
 
@@ -208,5 +252,7 @@ mod tests {
     fn parts_that_follow_each_other_are_one_run() {
         let parts = [3, 4, 5, 9, 11, 12].map(LoadId);
         assert_eq!(merged_parts(&parts), "merged from parts 3-5, 9, 11-12");
+        let parts: Vec<LoadId> = (0..40).map(|number| LoadId(3 + 10 * number)).collect();
+        assert_eq!(runs(&parts), "3, 13, ..., 393 (40 in all)");
     }
 }

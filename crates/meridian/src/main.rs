@@ -10,6 +10,7 @@ use mimalloc::MiMalloc;
 mod alert_archive;
 mod alert_commands;
 mod alert_reseed;
+mod alert_sort;
 mod aligned;
 mod backup_commands;
 mod catalog_commands;
@@ -103,7 +104,7 @@ enum Command {
     ///
     /// Each append adds a part, and queries open the files of all of them. Parts that follow each other are merged where none is
     /// larger than the others together, so that large parts are left alone until enough has come, and a table has two dozen parts
-    /// at most. The rows, their order and their places stay what they are; a part that was merged can no longer be dropped alone.
+    /// at most. Tables that an alert database publishes get one part for each month that is over. The rows, their order and their places stay what they are; a part that was merged can no longer be dropped alone.
     /// Queries see the old parts until a merge is complete; a run that is stopped or killed leaves the merges that were complete.
     Compact(compact::CompactArguments),
     /// Drop a table, a database, or one part of a table.

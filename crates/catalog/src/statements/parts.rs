@@ -115,8 +115,11 @@ impl Statements {
         if merged.is_empty() || !numbers.windows(merged.len()).any(|run| run == merged) {
             return Err(changed(table));
         }
-        let parts = (present.parts.iter()).filter(|part| merged.contains(&part.load));
-        let mut merged_from: Vec<LoadId> = parts.flat_map(Part::origins).collect();
+        let parts = || (present.parts.iter()).filter(|part| merged.contains(&part.load));
+        let mut merged_from: Vec<LoadId> = parts().flat_map(Part::origins).collect();
+        // Its rows were loaded when those of its parts were, whenever they are written once more.
+        let loaded_at = parts().map(|part| part.loaded_at.as_str()).max();
+        let loaded_at = loaded_at.unwrap_or(now).to_owned();
         merged_from.sort_unstable();
         let ordinal = query_scalar("SELECT ordinal FROM parts WHERE load_id = ?")
             .bind(merged[0].0)
@@ -125,7 +128,7 @@ impl Statements {
         for part in merged {
             supersede(&mut change, *part, now).await?;
         }
-        put_part(&mut change, present.id, ordinal, load, contents, now).await?;
+        put_part(&mut change, present.id, ordinal, load, contents, &loaded_at).await?;
         put_origins(&mut change, load, &merged_from).await?;
         show_part(&mut change, &database, present.id, load, contents, now).await?;
         seal_databases(&mut change).await?;

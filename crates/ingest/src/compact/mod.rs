@@ -1,5 +1,6 @@
 //! Compaction: small parts of tables become large ones, beside queries and loads.
 //!
+//! Which parts are merged, their sizes tell (`policy`), and of databases that are published night by night the months too (`months`).
 //! One merge writes one part in the place of several that follow each other in a table's list, and one catalog transaction
 //! shows it instead of these. It holds the table's load lock while it begins and while it publishes; in between it reads parts whose
 //! directories it keeps in use, and writes into one of its own, beside appends, drops and replacements of the table. If the parts are
@@ -9,15 +10,15 @@
 //! dies on the way leaves the old list and a running load that nothing refers to, which the next load or compaction of the table
 //! removes.
 
+mod months;
 mod policy;
+mod request;
 mod rows;
 
-use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use catalog::{Catalog, CatalogError, LoadId, LoadLock, Part, PartContents, Table, TableKind};
+use catalog::{Catalog, CatalogError, LoadLock, Part, PartContents, Table, TableKind};
 use sky::Chunker;
 use store::{Durability, LoadDir, Removal};
 use tokio::runtime::Handle;
@@ -36,8 +37,12 @@ use crate::progress::{Phase, Progress};
 use crate::report::{Partitioning, PlacementCounts};
 use crate::request::LoadRequest;
 use crate::write::ChunkWriter;
+use months::MergeRun;
 use policy::runs_to_merge;
 use rows::{PartsToMerge, StoredPart};
+
+pub use months::{Month, MonthSort};
+pub use request::{CompactReport, CompactRequest, CompactedTable, Merge};
 
 /// A table of more parts is worth a compaction: what is said after an append, and what a server looks for.
 pub const MANY_PARTS: usize = policy::MOST_PARTS;
@@ -52,76 +57,6 @@ const MOST_ATTEMPTS: usize = 5;
 
 /// What stands for further sources.
 const FURTHER: &str = ", ...";
-
-/// The request of a compaction.
-#[derive(Debug, Clone)]
-pub struct CompactRequest {
-    /// The data directory.
-    pub data_dir: PathBuf,
-    /// The database; all of them if absent.
-    pub database: Option<String>,
-    /// The table; all of the database if absent.
-    pub table: Option<String>,
-    /// Whether all parts of each table become one, whatever their sizes.
-    pub all: bool,
-    /// Of tables with fewer parts none are merged.
-    pub min_parts: usize,
-    /// Whether it is only told what would be merged.
-    pub dry_run: bool,
-    /// Bytes of rows that are read, and as many that are written, a second; as fast as it goes if absent.
-    pub rate: Option<u64>,
-    /// The memory budget in bytes.
-    pub memory: Option<u64>,
-    /// Threads that write; one if absent.
-    pub threads: Option<usize>,
-}
-
-/// What a compaction did, or would do.
-#[derive(Debug)]
-pub struct CompactReport {
-    /// The tables that it looked at.
-    pub tables: Vec<CompactedTable>,
-    /// Tables that could not be compacted, as `database.table`, with the reason.
-    pub failures: Vec<(String, IngestError)>,
-    /// How long it took.
-    pub elapsed: Duration,
-}
-
-/// What became of a table.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CompactedTable {
-    /// The table, as `database.table`.
-    pub name: String,
-    /// How many parts it had.
-    pub parts_before: usize,
-    /// The merges, in their order.
-    pub merges: Vec<Merge>,
-    /// Whether queries still read some of the files, which are removed by a later load, drop or compaction then.
-    pub in_use: bool,
-}
-
-impl CompactedTable {
-    /// How many parts it has, if none was added meanwhile.
-    pub fn parts_after(&self) -> usize {
-        let merged = self.merges.iter().map(|merge| merge.parts.len() - 1);
-        self.parts_before.saturating_sub(merged.sum())
-    }
-}
-
-/// Parts that became one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Merge {
-    /// The parts, at least two.
-    pub parts: Vec<LoadId>,
-    /// The part that they became; `None` where that is only told.
-    pub into: Option<LoadId>,
-    /// Their rows.
-    pub rows: u64,
-    /// Bytes of their files.
-    pub bytes_before: u64,
-    /// Bytes of its files.
-    pub bytes_after: Option<u64>,
-}
 
 /// Merges small parts of tables. A table that cannot be compacted does not keep the others from it.
 ///
@@ -150,6 +85,7 @@ pub async fn compact_with(
     let compaction = Compaction {
         pace: Arc::new(Pace::new(request.rate)),
         catalog: catalog.clone(),
+        this_month: Month::of(&catalog::utc_now()),
         request,
         progress,
         started: Instant::now(),
@@ -164,10 +100,14 @@ struct BegunMerge {
     merged: Table,
     parts: Vec<StoredPart>,
     load_dir: Arc<LoadDir>,
+    /// The month of which these are all parts, if they are merged for that.
+    month: Option<Month>,
 }
 
 struct Compaction {
     catalog: Catalog,
+    /// The month in which it began.
+    this_month: Month,
     request: CompactRequest,
     progress: Arc<Progress>,
     pace: Arc<Pace>,
@@ -225,28 +165,31 @@ impl Compaction {
         Ok(tables)
     }
 
-    /// The runs of parts of a table that are to be merged.
-    fn runs(&self, parts: &[Part]) -> Vec<Range<usize>> {
+    /// The runs of parts of a table that are to be merged; `few` if it has so few that their number is no reason to.
+    fn runs(&self, table: &Table, parts: &[Part], few: bool) -> Vec<MergeRun> {
+        let CompactRequest { all, months, .. } = &self.request;
+        let months = months.of(&table.spec.database).filter(|_| !all);
+        if let Some(months) = months {
+            return months::runs_to_merge(parts, &self.this_month, months, few);
+        }
         let bytes: Vec<u64> = parts.iter().map(|part| part.bytes).collect();
-        match self.request.all {
-            true if bytes.len() < 2 => Vec::new(),
+        let runs = match all {
+            _ if few || bytes.len() < 2 => Vec::new(),
             true => std::iter::once(0..bytes.len()).collect(),
             false => runs_to_merge(&bytes),
-        }
+        };
+        runs.into_iter().map(MergeRun::by_size).collect()
     }
 
-    /// Whether a table has so few parts that none is merged.
+    /// Whether a table has so few parts that none is merged for their number.
     fn leaves_alone(&self, table: &Table) -> bool {
         table.parts.len() < self.request.min_parts
     }
 
     /// What would be merged.
     fn planned(&self, table: &Table) -> CompactedTable {
-        let merge = |run: Range<usize>| Merge::of(&table.parts[run]);
-        let runs = match self.leaves_alone(table) {
-            true => vec![],
-            false => self.runs(&table.parts),
-        };
+        let runs = self.runs(table, &table.parts, self.leaves_alone(table));
+        let merge = |run: MergeRun| Merge::of(&table.parts[run.parts], run.month);
         CompactedTable {
             merges: runs.into_iter().map(merge).collect(),
             ..CompactedTable::of(table)
@@ -272,11 +215,10 @@ impl Compaction {
             if compacted.merges.is_empty() {
                 compacted.parts_before = table.parts.len();
             }
-            let is_first = compacted.merges.is_empty();
-            let is_done = match is_first {
-                true => self.leaves_alone(&table),
-                false => self.request.all,
-            };
+            // Once parts are merged for their number, whatever is worth it is.
+            let by_size = compacted.merges.iter().any(|merge| merge.month.is_none());
+            let few = !by_size && self.leaves_alone(&table);
+            let is_done = by_size && self.request.all;
             let is_known = |part: &Part| {
                 let mut made = compacted.merges.iter().filter_map(|merge| merge.into);
                 Some(part.load) <= last || made.any(|it| it == part.load)
@@ -286,8 +228,8 @@ impl Compaction {
                 .iter()
                 .rposition(is_known)
                 .map_or(0, |at| at + 1);
-            let run = self.runs(&table.parts[..known]).into_iter().next();
-            let Some(run) = run.filter(|_| !is_done) else {
+            let runs = self.runs(&table, &table.parts[..known], few);
+            let Some(run) = runs.into_iter().next().filter(|_| !is_done) else {
                 return Ok(compacted);
             };
             let begun = self.begin(&request, &table, run).await?;
@@ -327,11 +269,11 @@ impl Compaction {
         &self,
         request: &LoadRequest,
         table: &Table,
-        run: Range<usize>,
+        run: MergeRun,
     ) -> Result<BegunMerge, IngestError> {
         let spec = &table.spec;
         let mut merged = table.clone();
-        merged.parts = table.parts[run].to_vec();
+        merged.parts = table.parts[run.parts].to_vec();
         let mut parts = Vec::with_capacity(merged.parts.len());
         for (part, dir) in merged.parts.iter().zip(open_parts(request, &merged)?) {
             let chunks = self.catalog.chunks(part.load).await?;
@@ -351,6 +293,7 @@ impl Compaction {
                 merged,
                 parts,
                 load_dir,
+                month: run.month,
             }),
             Err(error) => {
                 transaction.roll_back().await;
@@ -366,12 +309,13 @@ impl Compaction {
             merged,
             parts,
             load_dir,
+            month,
         } = begun;
         let published = async {
             let written = self.write(&transaction, &merged, parts, &load_dir).await?;
             let _lock = self.lock(&merged, &merged.spec.name).await?;
             self.progress.enter(Phase::Publishing, 0);
-            self.publish(&transaction, &merged, &written).await
+            self.publish(&transaction, &merged, month, &written).await
         };
         let outcome = published.await;
         // It is in use as long as it is held.
@@ -418,6 +362,7 @@ impl Compaction {
         &self,
         transaction: &Transaction,
         merged: &Table,
+        month: Option<Month>,
         written: &Outcome,
     ) -> Result<(Merge, Removal), IngestError> {
         let Transaction { request, load, .. } = transaction;
@@ -431,12 +376,15 @@ impl Compaction {
         let now = now.ok_or_else(|| changed(merged))?;
         let parts = merged.part_numbers();
         let contents = contents(merged, written);
+        let source = match &month {
+            Some(month) => format!("month {month}"),
+            None => sources_of(&merged.parts),
+        };
         let merge = Merge {
             into: Some(*load),
             bytes_after: Some(contents.bytes),
-            ..Merge::of(&merged.parts)
+            ..Merge::of(&merged.parts, month)
         };
-        let source = sources_of(&merged.parts);
         let contents = PartContents {
             source: &source,
             ..contents
@@ -456,29 +404,6 @@ impl Compaction {
             }
         };
         Ok((merge, outcome))
-    }
-}
-
-impl CompactedTable {
-    fn of(table: &Table) -> Self {
-        Self {
-            name: full_name(table),
-            parts_before: table.parts.len(),
-            merges: Vec::new(),
-            in_use: false,
-        }
-    }
-}
-
-impl Merge {
-    fn of(parts: &[Part]) -> Self {
-        Self {
-            parts: parts.iter().map(|part| part.load).collect(),
-            into: None,
-            rows: parts.iter().map(|part| part.rows).sum(),
-            bytes_before: parts.iter().map(|part| part.bytes).sum(),
-            bytes_after: None,
-        }
     }
 }
 
@@ -597,6 +522,8 @@ fn sources_of(parts: &[Part]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use catalog::LoadId;
+
     use super::*;
 
     fn part(source: &str) -> Part {

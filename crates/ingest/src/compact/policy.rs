@@ -51,7 +51,7 @@ fn next_run(sizes: &[u64]) -> Option<Range<usize>> {
 }
 
 /// The run of so many parts that has the fewest bytes; `None` if that is one part.
-fn smallest_run(sizes: &[u64], length: usize) -> Option<Range<usize>> {
+pub(crate) fn smallest_run(sizes: &[u64], length: usize) -> Option<Range<usize>> {
     let runs = sizes.windows(length.max(2)).zip(0..);
     let bytes = |run: &[u64]| {
         run.iter()

@@ -7,12 +7,15 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use alerts::AlertsError;
 use ingest::{CompactRequest, IngestError, Progress};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-/// Tables of fewer parts are left alone, so that there is time to drop a bad batch.
+use crate::compact::months_of;
+
+/// Tables of fewer parts are left alone, so that there is time to drop a bad batch; but for months of nightly databases that are over.
 const MIN_PARTS: usize = ingest::MANY_PARTS + 1;
 /// How often it is looked whether the process has ended.
 const POLL: Duration = Duration::from_millis(200);
@@ -38,13 +41,23 @@ pub(super) async fn compact_regularly(data: PathBuf, every: Duration, stop: Canc
     }
 }
 
+/// Why it is not known what is to be merged.
+#[derive(Debug, thiserror::Error)]
+enum CompactionError {
+    #[error(transparent)]
+    Ingest(#[from] IngestError),
+    #[error(transparent)]
+    Alerts(#[from] AlertsError),
+}
+
 /// The tables of which parts would be merged now.
-async fn tables_to_merge(data: &Path) -> Result<Vec<String>, IngestError> {
+async fn tables_to_merge(data: &Path) -> Result<Vec<String>, CompactionError> {
     let request = CompactRequest {
         data_dir: data.to_owned(),
         database: None,
         table: None,
         all: false,
+        months: months_of(data)?,
         min_parts: MIN_PARTS,
         dry_run: true,
         rate: None,

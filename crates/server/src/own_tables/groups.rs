@@ -235,6 +235,7 @@ impl InsertGroups {
             database: Some(table.database.clone()),
             table: Some(table.table.clone()),
             all: false,
+            months: ingest::MonthSort::default(),
             min_parts: 0,
             dry_run: false,
             rate: None,
