@@ -471,7 +471,7 @@ def test_nobody_is_limited_without_users(meridian: Meridian, tmp_path: Path) -> 
 
 # What versions from 4 on have other than those before.
 FORMER_GRANTS = """
-DROP TABLE members; DROP TABLE groups; DROP TABLE IF EXISTS releases; DROP TABLE IF EXISTS unreleased;
+DROP TABLE members; DROP TABLE groups; DROP TABLE IF EXISTS releases; DROP TABLE IF EXISTS unreleased; ALTER TABLE users DROP COLUMN native;
 ALTER TABLE grants RENAME TO newer;
 CREATE TABLE grants (
     user TEXT NOT NULL REFERENCES users (name) ON DELETE CASCADE, database TEXT NOT NULL, table_name TEXT NOT NULL, PRIMARY KEY (user, database, table_name)
