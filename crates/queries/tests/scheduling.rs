@@ -10,7 +10,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use queries::scheduler::{
-    Class, Grant, LaneOptions, LaneScheduler, LaneTable, PhaseDemand, PieceOutcome,
+    Class, Grant, LaneOptions, LaneScheduler, LaneTable, PhaseDemand, PhaseId, PieceOutcome,
     SchedulerOptions, SlowReason,
 };
 use simulation::{Load, Simulation};
@@ -278,22 +278,25 @@ fn a_piece_knows_who_else_wants_its_chunk() {
     core.assert_consistent();
 }
 
+/// A scan of a large chunk of three pieces and a small one, with as many tasks as pieces.
+fn large_and_small(core: &mut LaneScheduler, query: u64) -> PhaseId {
+    let phase = core.enroll(PhaseDemand {
+        query,
+        class: Class::Scan { rating: 1 },
+        chunks: vec![5, 5, 5, 6],
+        bytes_per_piece: 1,
+    });
+    (0..4).for_each(|_| core.request(phase, Duration::ZERO));
+    phase
+}
+
 /// Queries go through the pieces of a large chunk together, so that the first of them decodes each for the others.
 #[test]
 fn a_large_chunk_is_read_piece_by_piece() {
     let mut core = LaneScheduler::new(options(1));
     let now = Duration::ZERO;
     let phases: Vec<_> = (0..3)
-        .map(|query| {
-            let phase = core.enroll(PhaseDemand {
-                query,
-                class: Class::Scan { rating: 1 },
-                chunks: vec![5, 5, 5, 6],
-                bytes_per_piece: 1,
-            });
-            (0..4).for_each(|_| core.request(phase, now));
-            phase
-        })
+        .map(|query| large_and_small(&mut core, query))
         .collect();
     let mut seen = Vec::new();
     while let [grant] = core.start_pieces(now)[..] {
@@ -310,15 +313,7 @@ fn a_large_chunk_is_read_piece_by_piece() {
 fn a_large_chunk_is_read_piece_by_piece_beside_a_small_one() {
     let mut core = LaneScheduler::new(options(2));
     let now = Duration::ZERO;
-    for query in 0..4 {
-        let phase = core.enroll(PhaseDemand {
-            query,
-            class: Class::Scan { rating: 1 },
-            chunks: vec![5, 5, 5, 6],
-            bytes_per_piece: 1,
-        });
-        (0..4).for_each(|_| core.request(phase, now));
-    }
+    (0..4).for_each(|query| _ = large_and_small(&mut core, query));
     let first = core.start_pieces(now);
     assert_eq!([first[0].piece, first[1].piece], [0, 3]);
     // Two go through the small one while the large one is decoded.
