@@ -5,9 +5,15 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use arrow::array::{ArrayRef as ArrowArrayRef, BooleanArray};
+use arrow::array::{ArrayRef as ArrowArrayRef, BooleanArray, RecordBatch};
 use arrow::datatypes::Fields;
-use vortex::expr::Expression;
+use vortex::array::VortexSessionExecute;
+use vortex::array::arrays::Struct;
+use vortex::array::arrays::struct_::StructArrayExt;
+use vortex::arrow::ArrowSessionExt;
+use vortex::expr::{Expression, lit};
+
+use crate::session::session;
 
 /// A condition on rows that the scan's caller evaluates.
 ///
@@ -35,6 +41,21 @@ pub trait RowCondition: Debug + Send + Sync {
         let _ = from;
         true
     }
+}
+
+/// A constant with which a column of a value's type is compared in a filter: the only value of an array. `None` if files have no such type.
+pub fn constant(value: &ArrowArrayRef) -> Option<Expression> {
+    let columns = [("value", Arc::clone(value), false)];
+    let batch = RecordBatch::try_from_iter_with_nullable(columns).ok()?;
+    let (session, schema) = (session(), batch.schema());
+    let rows = session
+        .arrow()
+        .from_arrow_record_batch(batch, &schema)
+        .ok()?;
+    let rows = rows.as_opt::<Struct>()?;
+    let column = rows.iter_unmasked_fields().next()?;
+    let mut context = session.create_execution_ctx();
+    column.execute_scalar(0, &mut context).ok().map(lit)
 }
 
 /// What every wanted row meets, to be shared by the scans of a query.

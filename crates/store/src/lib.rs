@@ -52,7 +52,7 @@ pub use byte_source::{
     PeerStream,
 };
 pub use chunk_file::ChunkFile;
-pub use condition::{Hint, RowCondition};
+pub use condition::{Hint, RowCondition, constant};
 pub use decoded_blocks::DecodedBlocks;
 pub use directory::{Directory, DirectoryBuilder, SubChunkRange};
 pub use durable::Durability;

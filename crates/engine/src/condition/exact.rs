@@ -1,19 +1,20 @@
 //! A condition evaluated as it is written.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{filter_record_batch, prep_null_mask_filter};
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Result, internal_datafusion_err};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::{Column, InListExpr};
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
 use vortex::expr::Expression;
-use vortex_datafusion::convert::{DefaultExpressionConverter, ExpressionConverter};
+
+use super::zone_hint::HintColumns;
 
 /// A condition that is evaluated, on those rows that are not out already.
 #[derive(Debug)]
@@ -41,32 +42,13 @@ impl Exact {
         })
     }
 
-    /// The condition in the words of the file's scan, if it has words for it; `name` gives a scan's column its name there.
+    /// What zone maps can be asked of it, if anything; `name` gives a scan's column its name in the files.
     pub fn hint(&self, name: &dyn Fn(usize) -> String) -> Option<Expression> {
-        // Making one registers every encoding and function that Vortex has.
-        static CONVERTER: LazyLock<DefaultExpressionConverter> = LazyLock::new(Default::default);
-        if has_long_list(&self.predicate) {
-            return None;
-        }
-        let fields: Vec<Field> = self
-            .schema
-            .fields()
-            .iter()
-            .zip(&self.columns)
-            .map(|(field, at)| field.as_ref().clone().with_name(name(*at)))
-            .collect();
-        let files = Schema::new(fields);
-        let renamed = Arc::clone(&self.predicate)
-            .transform(|expr| {
-                let Some(column) = expr.downcast_ref::<Column>() else {
-                    return Ok(Transformed::no(expr));
-                };
-                let declared = Column::new(files.field(column.index()).name(), column.index());
-                Ok(Transformed::yes(Arc::new(declared) as Arc<dyn PhysicalExpr>))
-            })
-            .data()
-            .ok()?;
-        CONVERTER.try_convert(&renamed, &files).ok().flatten()
+        let columns = HintColumns {
+            schema: &self.schema,
+            name: &|own| name(self.columns[own]),
+        };
+        columns.hint(&self.predicate)
     }
 
     /// Those of the rows in `alive` for which the condition is true.
@@ -132,15 +114,4 @@ pub(crate) fn renumber(
             Ok(Transformed::yes(renumbered))
         })
         .data()
-}
-
-/// A list of this many values becomes a chain of comparisons in the file's scan, too long a one beyond it.
-const LONGEST_LIST: usize = 32;
-
-fn has_long_list(predicate: &Arc<dyn PhysicalExpr>) -> bool {
-    let long = |expr: &Arc<dyn PhysicalExpr>| {
-        let list = expr.downcast_ref::<InListExpr>();
-        Ok(list.is_some_and(|list| list.list().len() > LONGEST_LIST))
-    };
-    predicate.exists(long).unwrap_or(true)
 }

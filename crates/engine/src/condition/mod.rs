@@ -16,6 +16,7 @@ mod equality;
 mod exact;
 mod ratio;
 mod within;
+mod zone_hint;
 
 #[cfg(test)]
 mod tests;
