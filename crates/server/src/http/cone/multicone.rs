@@ -308,6 +308,22 @@ fn described(served: &ServedTable, schema: &Schema) -> Vec<TableColumn> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chance::feed;
+
+    #[test]
+    fn strange_parameters_of_lists_do_no_harm() {
+        let usual = [
+            "SR=0.001&FIND=best1&JOIN=all1&RA=ra&DEC=dec&MAXREC=5",
+            "sr=180&find=BEST&join=1and2&ra=a%20b&dec=%60c%60",
+            "SR=nan&RA=x&FIND=none&MAXREC=-1",
+        ];
+        feed("parameters of lists", &usual.map(str::as_bytes), |bytes| {
+            if let Ok(given) = RequestParameters::read(&String::from_utf8_lossy(bytes)) {
+                let radius = MulticoneParams::read(&given).map_or(0.0, |it| it.radius);
+                assert!((0.0..=180.0 * ARCSEC_PER_DEGREE).contains(&radius));
+            }
+        });
+    }
 
     #[test]
     fn wishes_are_checked() {

@@ -143,6 +143,24 @@ impl RequestParameters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chance::feed;
+
+    #[test]
+    fn strange_cones_do_no_harm() {
+        let usual = [
+            "RA=10.5&DEC=-20&SR=0.5&VERB=3&MAXREC=7&RESPONSEFORMAT=votable%2Ftd",
+            "sr=180&dec=%2B90&ra=-3.6e2&verb=1&responseformat=csv",
+            "RA=1e308&DEC=nan&SR=-0&MAXREC=18446744073709551615",
+            "RA=10:20:30&DEC=1d2m3s&SR=1e-400",
+        ];
+        feed("cones", &usual.map(str::as_bytes), |bytes| {
+            if let Ok(cone) = ConeParameters::read(&String::from_utf8_lossy(bytes)) {
+                let centre = cone.circle.map(|circle| circle.centre());
+                assert!(centre.is_none_or(|it| it.ra().degrees().is_finite()));
+                let _ = cone.to_string();
+            }
+        });
+    }
 
     #[test]
     fn names_are_read_in_any_case_and_order() {

@@ -1,6 +1,7 @@
 //! The parameters of a request with the tables that come with them, from the address, a form, or a form of several parts.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -11,7 +12,7 @@ use super::uploads::{Source, TABLE, Uploads};
 use crate::http::HttpState;
 use crate::http::parameters::RequestParameters;
 use crate::http::problem::Problem;
-use crate::http::received_table::ReceivedTable;
+use crate::http::received_table::{ReceivedTable, TableRoom};
 use crate::http::upload::{ReceivedBody, Upload, UploadRate};
 
 /// A form with a query.
@@ -67,8 +68,10 @@ impl TapForm {
         let query = query.unwrap_or_default();
         match plain {
             Some(given) if given.eq_ignore_ascii_case(PARTS_TYPE) => {
-                let parts = Parts::receive(state, media_type.unwrap_or_default(), body).await?;
-                parts.into_form(state, query).await
+                let (media_type, patience) =
+                    (media_type.unwrap_or_default(), state.shared.http_patience);
+                let parts = Parts::receive(&state.lists, patience, media_type, body).await?;
+                parts.into_form(&state.lists, query).await
             }
             Some(given) if !given.eq_ignore_ascii_case(FORM_TYPE) => Err(Problem::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -98,14 +101,15 @@ struct Parts {
 }
 
 impl Parts {
+    /// `patience` is how long nothing may come of a part.
     async fn receive(
-        state: &Arc<HttpState>,
+        room: &TableRoom,
+        patience: Duration,
         media_type: &str,
         body: Body,
     ) -> Result<Self, Problem> {
         let boundary = boundary(media_type)?;
         let mut parts = Multipart::new(body.into_data_stream(), boundary);
-        let patience = state.shared.http_patience;
         let (mut received, mut pace) = (Self::default(), UploadRate::new(FORM, patience));
         while let Some(part) = pace.next(parts.next_field()).await?.map_err(unreadable)? {
             let Some(name) = part.name().map(str::to_owned) else {
@@ -118,7 +122,7 @@ impl Parts {
             }
             if is_table(&name, &part) {
                 let body = Body::from_stream(part);
-                let table = ReceivedTable::receive(body, TABLE, &state.lists).await?;
+                let table = ReceivedTable::receive(body, TABLE, room).await?;
                 received.tables.push((name, table));
             } else {
                 let value = text(part, &mut pace).await?;
@@ -128,7 +132,7 @@ impl Parts {
         Ok(received)
     }
 
-    async fn into_form(mut self, state: &Arc<HttpState>, query: &str) -> Result<TapForm, Problem> {
+    async fn into_form(mut self, room: &TableRoom, query: &str) -> Result<TapForm, Problem> {
         // A table may come as a plain value, too.
         let sources = Uploads::sources(&RequestParameters::of(self.values.clone()))?;
         let is_named = |name: &str| {
@@ -145,14 +149,14 @@ impl Parts {
             }
         }
         for (name, value) in plain_tables {
-            let table = ReceivedTable::receive(Body::from(value), TABLE, &state.lists).await?;
+            let table = ReceivedTable::receive(Body::from(value), TABLE, room).await?;
             self.tables.push((name, table));
         }
         let address = RequestParameters::read(query)?;
         values.extend(address.all().iter().cloned());
         let parameters = RequestParameters::of(values);
         Ok(TapForm {
-            uploads: Uploads::of(&parameters, self.tables, &state.lists).await?,
+            uploads: Uploads::of(&parameters, self.tables, room).await?,
             parameters,
         })
     }
@@ -200,7 +204,52 @@ fn unreadable(error: multer::Error) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroUsize;
+
     use super::*;
+    use crate::chance::feed;
+    use crate::query_runtime::QueryRuntime;
+
+    const PATIENCE: Duration = Duration::from_secs(5);
+    /// The media type before the body, as `strange_forms_do_no_harm` gives them.
+    const FORMS: [&str; 4] = [
+        "multipart/form-data; boundary=ab\n--ab\r\nContent-Disposition: form-data; name=\"QUERY\"\r\n\r\nSELECT 1\r\n--ab\r\nContent-Disposition: form-data; name=\"UPLOAD\"\r\n\r\nmine,param:t\r\n--ab\r\nContent-Disposition: form-data; name=\"t\"; filename=\"t.csv\"\r\nContent-Type: text/csv\r\n\r\nra,dec\n1,2\n\r\n--ab--\r\n",
+        "multipart/form-data; boundary====17==\n--===17==\r\nContent-Type: text/plain\r\nMIME-Version: 1.0\r\nContent-Disposition: form-data; name=\"LANG\"\r\n\r\nADQL\r\n--===17==--",
+        "Multipart/Form-Data; charset=utf-8; boundary=\"a=b\"\n--a=b\r\nContent-Disposition: form-data; name*=utf-8''t%C3%A9; filename=\"\u{e9}\"\r\n\r\n\r\n--a=b\r\n\r\nno name\r\n--a=b--",
+        "multipart/form-data; boundary=x\n--x\r\ncontent-disposition: form-data; name=UPLOAD\r\ncontent-type: text/plain; charset=latin1\r\n\r\nt,param:u;v,param:w\r\n--x\r\ncontent-disposition: form-data; name=u\r\n\r\n<VOTABLE/>\r\n--x--\r\n",
+    ];
+
+    /// Reads the form that follows its media type, and what its parts say. What it names elsewhere is not fetched.
+    async fn read(room: &TableRoom, input: &[u8]) -> Result<TapForm, Problem> {
+        let mut halves = input.splitn(2, |byte| *byte == b'\n');
+        let media_type = String::from_utf8_lossy(halves.next().unwrap_or_default());
+        let body = Body::from(halves.next().unwrap_or_default().to_vec());
+        let parts = Parts::receive(room, PATIENCE, &media_type, body).await?;
+        let sources = Uploads::sources(&RequestParameters::of(parts.values.clone()))?;
+        let is_elsewhere = |source: &Source| matches!(source, Source::Address(_));
+        match sources.iter().any(|(_, source)| is_elsewhere(source)) {
+            true => Err(Problem::bad("a table is elsewhere")),
+            false => parts.into_form(room, "").await,
+        }
+    }
+
+    #[test]
+    fn strange_forms_do_no_harm() {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_all().build().unwrap();
+        let query_runtime = Arc::new(QueryRuntime::new(NonZeroUsize::MIN).unwrap());
+        let room = TableRoom::new(0, Arc::default(), PATIENCE, query_runtime);
+        let whole = runtime.block_on(read(&room, FORMS[0].as_bytes())).unwrap();
+        assert!(!whole.uploads.is_empty());
+        assert_eq!(whole.parameters.value("QUERY").unwrap(), Some("SELECT 1"));
+        feed(
+            "forms of several parts",
+            &FORMS.map(str::as_bytes),
+            |input| {
+                let _ = runtime.block_on(read(&room, input));
+            },
+        );
+    }
 
     /// Tables that astroquery uploads were refused: "failed to decode Content-Type".
     #[test]

@@ -160,7 +160,27 @@ pub(super) fn of_address(query: Option<&str>) -> Result<RequestParameters, TapEr
 
 #[cfg(test)]
 mod tests {
+    use super::super::uploads::Uploads;
     use super::*;
+    use crate::chance::feed;
+
+    #[test]
+    fn strange_requests_of_tap_do_no_harm() {
+        let usual = [
+            "REQUEST=doQuery&LANG=ADQL-2.1&QUERY=SELECT+1&MAXREC=10&RESPONSEFORMAT=application/x-parquet",
+            "query=SELECT%20*&format=votable%2Ftd&ASOF=2026-11-20%2008:00&PHASE=RUN",
+            "QUERY=x&MERIDIAN_AS_OF=1970-01-02T00:00:00.5Z&MAXREC=0&UPLOAD=a,param:b;c,https://x.org/c",
+        ];
+        feed("requests of TAP", &usual.map(str::as_bytes), |bytes| {
+            let Ok(parameters) = of_address(Some(&String::from_utf8_lossy(bytes))) else {
+                return;
+            };
+            let _ = Uploads::sources(&parameters);
+            if let Ok(request) = TapRequest::read(&parameters) {
+                let _ = (request.as_of(), request.format.media_type());
+            }
+        });
+    }
 
     fn read(query: &str) -> Result<TapRequest, String> {
         let parameters = RequestParameters::read(query).unwrap();
