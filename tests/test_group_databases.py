@@ -375,6 +375,29 @@ def test_names_that_are_taken(site: Site) -> None:
             execute(boss, "DROP TABLE other.t")
 
 
+def test_expired_tables_of_a_database_that_has_members_again_are_warned_of(site: Site) -> None:
+    """Nobody was warned of them while the database was nobody's."""
+    meridian, data = site.meridian, site.data
+    must(meridian, data, "group", "create", "late", "--database")
+    must(meridian, data, "group", "members", "late", "--add", "ann")
+    with site.connect("ann") as ann:
+        for name in ("short", "long", "always"):
+            execute(ann, f"CREATE TABLE late.{name} AS SELECT 1 AS a")
+        execute(ann, "ALTER TABLE late.long EXPIRE INTERVAL 30 DAY")
+        execute(ann, "ALTER TABLE late.short EXPIRE INTERVAL 15 SECOND")
+        must(meridian, data, "group", "database", "late", "--remove")
+        time.sleep(16)
+        assert "tables that expire within 7 days (1) stay" in must(meridian, data, "group", "database", "late", "--existing")
+        # A server looks every five seconds.
+        time.sleep(11)
+        assert execute(ann, "SHOW TABLES FROM late") == [("always",), ("long",), ("short",)]
+        assert [is_in_days(expires(ann, f"late.{name}"), days) for name, days in (("short", 7), ("long", 30))] == [True, True]
+        assert expires(ann, "late.always") is None
+        for name in ("short", "long", "always"):
+            execute(ann, f"DROP TABLE late.{name}")
+    must(meridian, data, "group", "remove", "late")
+
+
 def test_the_command_line(site: Site) -> None:
     meridian, data = site.meridian, site.data
     assert "database  survey\n" in must(meridian, data, "group", "show", "survey")

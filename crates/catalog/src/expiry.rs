@@ -7,16 +7,28 @@ use crate::utc_text;
 pub struct Expiry {
     /// UTC, ISO 8601 to the second; `None` is never.
     pub(crate) after: Option<String>,
-    /// Whether a table keeps the time that it has.
-    pub(crate) is_default: bool,
+    replaced: Replaced,
+}
+
+/// The times that another one takes the place of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Replaced {
+    All,
+    /// That of a table which has none.
+    Missing,
+    /// Earlier ones.
+    Earlier,
 }
 
 impl Expiry {
+    /// Seconds for which the owner of a table is warned before it goes.
+    pub const NOTICE: u64 = 7 * 86_400;
+
     /// At these seconds since 1970, or never, whatever it was before.
     pub fn at(seconds: Option<u64>) -> Self {
         Self {
             after: seconds.map(utc_text),
-            is_default: false,
+            replaced: Replaced::All,
         }
     }
 
@@ -24,11 +36,43 @@ impl Expiry {
     pub fn by_default_at(seconds: u64) -> Self {
         Self {
             after: Some(utc_text(seconds)),
-            is_default: true,
+            replaced: Replaced::Missing,
+        }
+    }
+
+    /// At these seconds since 1970, if it would be earlier.
+    pub fn not_before(seconds: u64) -> Self {
+        Self {
+            after: Some(utc_text(seconds)),
+            replaced: Replaced::Earlier,
         }
     }
 
     pub(crate) fn replaces(&self, before: Option<&str>) -> bool {
-        !self.is_default || before.is_none()
+        match self.replaced {
+            Replaced::All => true,
+            Replaced::Missing => before.is_none(),
+            Replaced::Earlier => before.is_some_and(|before| Some(before) < self.after.as_deref()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_take_the_place_of_others() {
+        let (early, late) = (utc_text(1_000_000_000), utc_text(2_000_000_000));
+        let between = 1_500_000_000;
+        for (expiry, replaced) in [
+            (Expiry::at(None), [true, true, true]),
+            (Expiry::at(Some(between)), [true, true, true]),
+            (Expiry::by_default_at(between), [true, false, false]),
+            (Expiry::not_before(between), [false, true, false]),
+        ] {
+            let before = [None, Some(early.as_str()), Some(late.as_str())];
+            assert_eq!(before.map(|it| expiry.replaces(it)), replaced, "{expiry:?}");
+        }
     }
 }

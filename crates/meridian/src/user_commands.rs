@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 use users::{Grant, Limit, Limits, PUBLIC, User, Users, is_public};
 
 use self::grant_names::GrantName;
-use self::groups::{GroupCommand, taken_database};
+use self::groups::{GroupCommand, keep_expired_tables, taken_database};
 use self::passwords::PasswordArguments;
 use crate::console::{remark, tell};
 use crate::failure::Failure;
@@ -274,7 +274,11 @@ pub fn run(command: UserCommand) -> Result<(), Failure> {
                     "there is a database {taken} already, and a user of the name could change its tables: choose another name, or give --own-database"
                 )));
             }
-            add(&runtime, &users, it)
+            let kept = match runtime.block_on(users.list())?.user(name) {
+                None => keep_expired_tables(&runtime, &catalog, name)?,
+                Some(_) => String::new(),
+            };
+            add(&runtime, &users, it, &kept)
         }
         UserCommand::Passwd(it) => {
             let password = it.read()?;
@@ -336,7 +340,13 @@ impl GrantArguments {
     }
 }
 
-fn add(runtime: &Runtime, users: &Users, arguments: &AddArguments) -> Result<(), Failure> {
+/// `kept` is told with it.
+fn add(
+    runtime: &Runtime,
+    users: &Users,
+    arguments: &AddArguments,
+    kept: &str,
+) -> Result<(), Failure> {
     let name = &arguments.password.user.name;
     let before = runtime.block_on(users.list())?;
     let password = arguments.password.read()?;
@@ -350,7 +360,7 @@ fn add(runtime: &Runtime, users: &Users, arguments: &AddArguments) -> Result<(),
         true => "may read everything".to_owned(),
         false => format!("may read nothing yet: `meridian user grant {name} --read DB[.TABLE]`"),
     };
-    tell(&format!("{name} is added and {rights}{first}\n"))
+    tell(&format!("{name} is added and {rights}{first}{kept}\n"))
 }
 
 fn limit(runtime: &Runtime, users: &Users, arguments: &LimitArguments) -> Result<(), Failure> {

@@ -1,12 +1,16 @@
 //! `meridian user group`: groups of users, which have grants and limits in common.
 
-use catalog::Catalog;
+use std::time::SystemTime;
+
+use catalog::{Catalog, Expiry};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use tokio::runtime::Runtime;
 use users::{Grant, Group, Users, UsersError};
 
-use super::{DirectoryArguments, ListArguments, ListFormat, UserArguments, may_take, reads};
+use super::{
+    DirectoryArguments, ListArguments, ListFormat, SECONDS_OF_A_DAY, UserArguments, may_take, reads,
+};
 use crate::console::tell;
 use crate::failure::Failure;
 
@@ -113,9 +117,13 @@ pub(super) fn run(
             {
                 return Err(is_taken(&taken, name));
             }
+            let kept = match list.group(name) {
+                Some(group) if !group.has_database => keep_expired_tables(runtime, catalog, name)?,
+                _ => String::new(),
+            };
             runtime.block_on(users.set_group_database(name, true))?;
             tell(&format!(
-                "the members of {name} change the tables of the database {name}\n"
+                "the members of {name} change the tables of the database {name}{kept}\n"
             ))
         }
         GroupCommand::Remove(it) => {
@@ -183,6 +191,32 @@ fn tables_left(
         0 => String::new(),
         tables => format!(
             "; its tables ({tables}) stay in the database {name}, which administrators alone change from now on: `meridian drop database --db {name}` removes them"
+        ),
+    })
+}
+
+/// Gives the tables of a database that gets an owner again, who was not warned of them, time before they expire. Returns what to tell of it.
+pub(super) fn keep_expired_tables(
+    runtime: &Runtime,
+    catalog: &Catalog,
+    database: &str,
+) -> Result<String, Failure> {
+    if runtime.block_on(catalog.database(database))?.is_none() {
+        return Ok(String::new());
+    }
+    let now = SystemTime::UNIX_EPOCH.elapsed();
+    let expiry = Expiry::not_before(now.map_or(0, |now| now.as_secs()) + Expiry::NOTICE);
+    let mut kept = 0;
+    for table in runtime.block_on(catalog.tables(database))? {
+        let name = &table.spec.name;
+        let changed = runtime.block_on(catalog.set_expiry(database, name, expiry.clone()))?;
+        kept += u32::from(changed);
+    }
+    Ok(match kept {
+        0 => String::new(),
+        _ => format!(
+            "; tables that expire within {} days ({kept}) stay for as long: ALTER TABLE ... EXPIRE DEFAULT keeps them longer",
+            Expiry::NOTICE / SECONDS_OF_A_DAY
         ),
     })
 }

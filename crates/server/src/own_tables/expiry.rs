@@ -24,8 +24,6 @@ use crate::authenticator::Authenticator;
 const DAY: u64 = 86_400;
 /// A hundred years, beyond which nobody looks.
 const MOST_DAYS: u64 = 36_525;
-/// How long before a table goes its owner is warned.
-const WARNED: u64 = 7 * DAY;
 /// How often a server looks whether tables have expired, if that takes little time.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// The share of its time for which a server looks, where there are many tables: one part in so many.
@@ -42,7 +40,7 @@ pub(crate) type ExpiringTables = HashMap<String, Vec<(String, String)>>;
 
 /// The time of a table that expires within some days.
 fn time_if_soon(table: &Table) -> Option<&str> {
-    let soon = utc_text(now() + WARNED);
+    let soon = utc_text(now() + Expiry::NOTICE);
     table.expires_at.as_deref().filter(|time| *time <= &*soon)
 }
 
@@ -269,7 +267,9 @@ impl Sweeper {
                         expiring.entry(folded.clone()).or_default().push(named);
                         due(seconds_of(time).unwrap_or_else(now));
                     }
-                    None => due(seconds_of(time).unwrap_or_else(now).saturating_sub(WARNED)),
+                    None => due(seconds_of(time)
+                        .unwrap_or_else(now)
+                        .saturating_sub(Expiry::NOTICE)),
                 }
             }
         }
