@@ -176,7 +176,9 @@ codes! {
     WRONG_VARIABLE_VALUE = 1231, "42000";
     /// A system variable that says what is so (`ER_INCORRECT_GLOBAL_LOCAL_VAR`).
     FIXED_VARIABLE = 1238, "HY000";
-    /// No prepared statement has this number (`ER_UNKNOWN_STMT_HANDLER`).
+    /// A statement that cannot be prepared (`ER_UNSUPPORTED_PS`).
+    NOT_PREPARABLE = 1295, "HY000";
+    /// No prepared statement has this number or name (`ER_UNKNOWN_STMT_HANDLER`).
     NO_PREPARED_STATEMENT = 1243, "HY000";
     /// A collation of another character set (`ER_COLLATION_CHARSET_MISMATCH`).
     WRONG_COLLATION = 1253, "42000";

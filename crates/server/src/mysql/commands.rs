@@ -48,6 +48,7 @@ impl Client {
             Command::User(UserStatement::ShowGrants { .. } | UserStatement::ShowReleases)
             | Command::Submit(_)
             | Command::Table(_) => {}
+            Command::Prepare(command) => self.change_prepared(command, watch).await?,
             Command::User(statement) => self.change_users(statement).await?,
             Command::View(statement) => self.change_views(statement).await?,
         }

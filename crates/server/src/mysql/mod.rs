@@ -17,6 +17,7 @@ mod encryption;
 mod handshake;
 mod load_file;
 mod login;
+mod named_statements;
 mod new_users;
 mod numbers;
 mod own_changes;

@@ -57,13 +57,33 @@ impl PreparedStatement {
             self.parameters.forget_ahead();
             return Err(error);
         }
-        let mut literals = self.parameters.read(reader, set)?;
+        let literals = self.parameters.read(reader, set)?;
+        self.with_literals(literals)
+    }
+
+    /// The text with literals in the places of its placeholders, of which there are as many.
+    fn with_literals(&self, mut literals: Vec<String>) -> Result<String, ClientError> {
         make_whole(&self.text, &self.offsets, &mut literals)?;
         Ok(bind(
             &self.text,
             &self.offsets,
             literals.iter().map(String::as_str),
         ))
+    }
+
+    /// The text with the literals that EXECUTE gives it.
+    ///
+    /// # Errors
+    /// They are more or fewer than its placeholders.
+    pub(crate) fn bound_to(&self, literals: Vec<String>) -> Result<String, ClientError> {
+        let (given, wanted) = (literals.len(), self.offsets.len());
+        if given != wanted {
+            let sentence = format!(
+                "the prepared statement has {wanted} parameters, and EXECUTE gives {given}: name a variable for each after USING"
+            );
+            return Err(ClientError::new(ErrorCode::WRONG_PARAMETERS, sentence));
+        }
+        self.with_literals(literals)
     }
 
     /// Bytes of long-data values.
@@ -83,6 +103,8 @@ impl PreparedStatement {
 pub(crate) struct PreparedStatements {
     last: u32,
     kept: HashMap<u32, PreparedStatement>,
+    /// The numbers of those that have names, which are in lower case.
+    names: HashMap<String, u32>,
     /// Bytes of memory of these.
     bytes: usize,
     /// Their share, with the long-data values, of the memory of all connections.
@@ -96,6 +118,7 @@ impl PreparedStatements {
         Self {
             last: 0,
             kept: HashMap::new(),
+            names: HashMap::new(),
             bytes: 0,
             room,
             has_ahead: false,
@@ -164,6 +187,26 @@ impl PreparedStatements {
         })
     }
 
+    /// Gives a statement a name, which no other has.
+    pub(crate) fn set_name(&mut self, name: &str, number: u32) {
+        self.names.insert(name.to_lowercase(), number);
+    }
+
+    /// The statement of a name.
+    pub(crate) fn named(&mut self, name: &str) -> Result<&mut PreparedStatement, ClientError> {
+        match self.names.get(&name.to_lowercase()) {
+            Some(number) => self.find(*number),
+            None => Err(no_statement_named(name)),
+        }
+    }
+
+    /// Closes the statement of a name.
+    pub(crate) fn close_named(&mut self, name: &str) -> Result<(), ClientError> {
+        let number = self.names.remove(&name.to_lowercase());
+        self.close(number.ok_or_else(|| no_statement_named(name))?);
+        Ok(())
+    }
+
     pub(crate) fn close(&mut self, number: u32) {
         if let Some(closed) = self.kept.remove(&number) {
             self.bytes -= closed.bytes();
@@ -199,6 +242,13 @@ impl PreparedStatements {
             prepared.ahead_rejected = error;
         }
     }
+}
+
+fn no_statement_named(name: &str) -> ClientError {
+    let sentence = format!(
+        "there is no prepared statement {name}: PREPARE {name} FROM 'SELECT ...' makes it, for this connection"
+    );
+    ClientError::new(ErrorCode::NO_PREPARED_STATEMENT, sentence)
 }
 
 /// Appends the response to PREPARE: the statement's number, and its parameters and columns.

@@ -8,7 +8,8 @@ use futures::{FutureExt, StreamExt};
 use queries::ClassPlaces;
 use sql::connection::CharacterSet;
 use sql::mysql::{
-    Command, UserStatement, executed, first_word, placeholders, received, split_statements,
+    Command, PrepareCommand, UserStatement, executed, first_word, placeholders, received,
+    split_statements,
 };
 use sql::{ErrorCode, Warning};
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -170,9 +171,15 @@ impl Client {
         prepared: Option<Option<Vec<String>>>,
         watch: &Watch<'_>,
     ) -> Result<StatementResult, Interruption> {
-        let command = aside(text.len(), || sql::mysql::command(&text));
+        let (is_binary, mut headings) = (prepared.is_some(), prepared.flatten());
+        let (mut text, mut command) = read(text)?;
+        if let Some(Command::Prepare(PrepareCommand::Execute { name, variables })) = &command {
+            let bound = self.bound_text(name, variables)?;
+            headings = bound.headings;
+            (text, command) = read(bound.text)?;
+        }
         let mut is_listed = true;
-        let text = match command.map_err(ClientError::from)? {
+        let text = match command {
             None => text,
             Some(Command::Submit(statement)) => {
                 is_listed = false;
@@ -207,9 +214,9 @@ impl Client {
                 QueryRuntime::clone(&self.shared.query_runtime),
             ),
         };
-        let form = match prepared {
-            Some(_) => Form::Binary,
-            None => Form::Text,
+        let form = match is_binary {
+            true => Form::Binary,
+            false => Form::Text,
         };
         if !reads_warnings(&text) {
             Arc::make_mut(&mut self.connection).warnings.clear();
@@ -219,7 +226,7 @@ impl Client {
             connection: Arc::clone(&self.connection),
             capabilities: self.capabilities,
             form,
-            headings: prepared.flatten(),
+            headings,
             number: self.outgoing.number,
         };
         let sessions = Arc::clone(&self.shared.sessions);
@@ -389,16 +396,13 @@ impl Client {
     pub(super) async fn prepare(&mut self, packet: &[u8]) -> CommandResult {
         let set = self.connection.variables.client_character_set();
         let read = aside(packet.len(), || {
-            let text = only_statement(packet, set)?;
-            let offsets = placeholders(&text);
-            if offsets.len() > MOST_PARAMETERS {
-                let sentence = format!("a statement may have {MOST_PARAMETERS} parameters at most");
-                return Err(ClientError::new(ErrorCode::TOO_MANY_PARAMETERS, sentence));
-            }
-            let is_command = sql::mysql::command(&text)?.is_some();
-            Ok((text, offsets, is_command))
+            Preparable::of(only_statement(packet, set)?)
         });
-        let (text, offsets, is_command) = match read {
+        let Preparable {
+            text,
+            offsets,
+            is_command,
+        } = match read {
             Ok(read) => read,
             Err(error) => return Ok(Err(error)),
         };
@@ -477,6 +481,38 @@ impl Client {
     }
 }
 
+/// A statement that can be prepared.
+pub(super) struct Preparable {
+    pub(super) text: String,
+    /// The byte offsets of its placeholders.
+    pub(super) offsets: Vec<usize>,
+    /// Whether it is about the connection, and has no columns.
+    pub(super) is_command: bool,
+}
+
+impl Preparable {
+    /// # Errors
+    /// It has too many placeholders, cannot be read, or is about prepared statements itself.
+    pub(super) fn of(text: String) -> Result<Self, ClientError> {
+        let offsets = placeholders(&text);
+        if offsets.len() > MOST_PARAMETERS {
+            let sentence = format!("a statement may have {MOST_PARAMETERS} parameters at most");
+            return Err(ClientError::new(ErrorCode::TOO_MANY_PARAMETERS, sentence));
+        }
+        let command = sql::mysql::command(&text)?;
+        if matches!(command, Some(Command::Prepare(_))) {
+            let sentence =
+                "PREPARE, EXECUTE and DEALLOCATE PREPARE cannot be prepared: send them as they are";
+            return Err(ClientError::new(ErrorCode::NOT_PREPARABLE, sentence));
+        }
+        Ok(Self {
+            text,
+            offsets,
+            is_command: command.is_some(),
+        })
+    }
+}
+
 /// Whether a statement reads the warnings of the previous one: SHOW WARNINGS, SHOW COUNT(*) WARNINGS, `@@warning_count`.
 fn reads_warnings(text: &str) -> bool {
     const LONGEST: usize = 200;
@@ -489,10 +525,19 @@ fn reads_warnings(text: &str) -> bool {
     shows || text.contains("@@warning_count") || text.contains("@@session.warning_count")
 }
 
+/// A statement, and what it is about the connection, if it is that.
+fn read(text: String) -> Result<(String, Option<Command>), ClientError> {
+    let command = aside(text.len(), || sql::mysql::command(&text))?;
+    Ok((text, command))
+}
+
 /// The statements of a text that a client sent in a character set or else in UTF-8; at least one.
 fn statements(packet: &[u8], set: Option<&CharacterSet>) -> Result<Vec<String>, ClientError> {
-    let text = received(packet, set).map_err(not_utf8)?;
-    let text = executed(&text);
+    statements_of(&received(packet, set).map_err(not_utf8)?)
+}
+
+fn statements_of(text: &str) -> Result<Vec<String>, ClientError> {
+    let text = executed(text);
     let statements: Vec<String> = split_statements(&text)
         .into_iter()
         .map(str::to_owned)
@@ -506,11 +551,21 @@ fn statements(packet: &[u8], set: Option<&CharacterSet>) -> Result<Vec<String>, 
 
 /// The statement of a text that must contain only one.
 fn only_statement(packet: &[u8], set: Option<&CharacterSet>) -> Result<String, ClientError> {
-    let mut statements = statements(packet, set)?;
-    match (statements.pop(), statements.is_empty()) {
-        (Some(only), true) => Ok(only),
-        _ => Err(several()),
-    }
+    only(statements(packet, set)?).ok_or_else(several)
+}
+
+fn only(mut statements: Vec<String>) -> Option<String> {
+    let first = statements.pop()?;
+    statements.is_empty().then_some(first)
+}
+
+/// The statement of a text that is to be prepared.
+pub(super) fn to_prepare(text: &str) -> Result<Preparable, ClientError> {
+    let only = only(statements_of(text)?).ok_or_else(|| {
+        let sentence = "prepare one statement at a time: the text contains several";
+        ClientError::new(ErrorCode::SYNTAX, sentence)
+    })?;
+    Preparable::of(only)
 }
 
 /// Parses a long text without delaying other connections.

@@ -78,7 +78,7 @@ impl UserValue {
     }
 
     /// The same as it is written in a statement's text.
-    fn literal(&self) -> String {
+    pub fn literal(&self) -> String {
         match self {
             Self::Null => "NULL".to_owned(),
             Self::Text(text) => format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''")),

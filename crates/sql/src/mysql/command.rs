@@ -3,6 +3,7 @@
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
 use super::pieces::first_word;
+use super::prepare_command::PrepareCommand;
 pub use super::table_statement::{TableCommand, TargetTable};
 use super::user_command::{UserStatement, without_text};
 use super::view_command::ViewStatement;
@@ -31,6 +32,8 @@ pub enum Command {
     Cancel(u64),
     /// Evaluates expressions, whose values nobody sees: their texts.
     Do(Vec<String>),
+    /// Prepares a statement that gets a name, executes or forgets it.
+    Prepare(PrepareCommand),
     /// Makes, fills or drops a table.
     Table(TableCommand),
     /// Makes or drops a view.
@@ -109,6 +112,12 @@ pub fn command(text: &str) -> Result<Option<Command>, SqlError> {
         "submit" => |words| words.read_submit().map(Some),
         "cancel" => |words| words.read_cancel().map(Some),
         "do" => |words| words.read_do().map(Some),
+        "prepare" => |words| words.read_prepare().map(Some),
+        "execute" => |words| words.read_execute().map(Some),
+        "deallocate" => |words| match words.word("prepare") {
+            true => words.read_deallocate().map(Some),
+            false => Err(words.expected("PREPARE")),
+        },
         "create" => |words| words.read_create(),
         "insert" => |words| words.read_insert(),
         "replace" => |words| words.read_replace(),

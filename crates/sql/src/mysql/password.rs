@@ -88,7 +88,7 @@ impl TokenReader<'_> {
 pub fn without_passwords(text: &str) -> Cow<'_, str> {
     const HIDDEN: &str = "'<secret>'";
     let first = first_word(text).to_ascii_lowercase();
-    if !["create", "alter", "set", "grant"].contains(&first.as_str()) {
+    if !["create", "alter", "set", "grant", "prepare"].contains(&first.as_str()) {
         return Cow::Borrowed(text);
     }
     let lower = text.to_ascii_lowercase();
@@ -106,15 +106,16 @@ pub fn without_passwords(text: &str) -> Cow<'_, str> {
             Token::SingleQuotedString(_) | Token::DoubleQuotedString(_) if is_next => {
                 shown.push_str(&text[from..places.byte(token.span.start)]);
                 shown.push_str(HIDDEN);
+                // What is written in pieces is hidden in all of them.
                 from = places.byte(token.span.end);
-                is_next = false;
             }
             Token::Word(word) => {
-                is_next = ["by", "as", "password"]
+                // The text of a statement that is prepared is hidden whole.
+                is_next = ["by", "as", "password", "from"]
                     .iter()
                     .any(|it| word.value.eq_ignore_ascii_case(it));
             }
-            Token::Eq | Token::LParen => is_next = true,
+            Token::Eq | Token::Assignment | Token::LParen => is_next = true,
             _ => is_next = false,
         }
     }

@@ -72,6 +72,9 @@ impl TokenReader<'_> {
 
     /// `DROP TABLE [IF EXISTS] name, name`.
     pub(super) fn read_drop(&mut self) -> Read {
+        if self.word("prepare") {
+            return self.read_deallocate().map(Some);
+        }
         if self.word("user") {
             return self.read_drop_user();
         }
