@@ -172,116 +172,183 @@ impl Place<'_> {
 
 /// Computes what the workers shall hold.
 pub(crate) fn assign(inputs: &Inputs<'_>) -> Assignments {
-    let mut places: Vec<Place<'_>> = inputs
-        .members
-        .iter()
-        .map(|(name, member)| Place {
+    let mut computation = Computation::new(inputs);
+    for part in inputs.parts {
+        let away = part.away();
+        for file in &part.files {
+            match file.is_replicated() {
+                true => computation.add_replicated(part, file, &away),
+                false => computation.add_partitioned(part, file, &away),
+            }
+        }
+    }
+    computation.into_assignments()
+}
+
+/// What is computed, file by file; lists of workers are in the order of their names.
+struct Computation<'a> {
+    inputs: &'a Inputs<'a>,
+    places: Vec<Place<'a>>,
+    candidates: Vec<Candidate>,
+    /// The workers by their ranks for a chunk of a family.
+    ranks: HashMap<(&'a str, ChunkId), Vec<usize>>,
+    found: Assignments,
+    assigned: Vec<Holdings>,
+    to_copy: Vec<Vec<LackingFile>>,
+}
+
+/// The workers that shall have a file.
+struct Targets {
+    places: BTreeSet<usize>,
+    /// Replicas for which there is no worker with room.
+    unplaced: usize,
+}
+
+impl<'a> Computation<'a> {
+    fn new(inputs: &'a Inputs<'a>) -> Self {
+        let place = |(name, member): (&'a String, &'a Member)| Place {
             name,
             member,
             is_live: inputs.live.contains(name),
             is_draining: inputs.draining.contains(name),
             room: room(member),
             sure: inputs.sure.get(name).map(Arc::as_ref),
-        })
-        .collect();
-    let candidates: Vec<Candidate> = places
-        .iter()
-        .map(|place| Candidate::new(place.name, place.member.report.disk_bytes))
-        .collect();
-    let mut found = Assignments::default();
-    let mut assigned: Vec<Holdings> = places.iter().map(|_| HashMap::new()).collect();
-    let mut to_copy: Vec<Vec<LackingFile>> = places.iter().map(|_| Vec::new()).collect();
-    let mut ranks: HashMap<(&str, ChunkId), Vec<usize>> = HashMap::new();
-    for part in inputs.parts {
-        let away = part.away();
-        for file in &part.files {
-            let mut give = |place: usize| {
-                assigned[place]
-                    .entry(part.key)
-                    .or_default()
-                    .insert(file.file);
-            };
-            if file.is_replicated() {
-                (0..places.len()).for_each(give);
-                let lacking =
-                    { 0..places.len() }.filter(|at| !places[*at].holds(part.key, file.file));
-                found.count_coming(file, lacking.clone().count() as u64);
-                let lacks = lacking_file(part, file, &places, &away);
-                lacking.for_each(|at| to_copy[at].push(lacks.clone()));
-                continue;
-            }
-            let holds = |place: &Place<'_>| place.holds(part.key, file.file);
-            let mut targets: BTreeSet<usize> = BTreeSet::new();
-            let mut unplaced = 0;
-            for chunk in &file.chunks {
-                let ranked = ranks
-                    .entry((&part.family, *chunk))
-                    .or_insert_with(|| rank(&part.family, *chunk, &candidates));
-                let mut of_chunk = 0;
-                for at in ranked.iter().copied() {
-                    let place = &mut places[at];
-                    if place.is_draining || of_chunk == inputs.replicas {
-                        continue;
-                    }
-                    if !targets.contains(&at) && !holds(place) {
-                        if place.room < file.bytes {
-                            continue;
-                        }
-                        place.room -= file.bytes;
-                    }
-                    targets.insert(at);
-                    of_chunk += 1;
-                }
-                unplaced = unplaced.max(inputs.replicas - of_chunk);
-            }
-            targets.iter().copied().for_each(&mut give);
-            let lacking = targets.iter().filter(|at| !holds(&places[**at]));
-            let lacking: Vec<usize> = lacking.copied().collect();
-            if !lacking.is_empty() {
-                let lacks = lacking_file(part, file, &places, &away);
-                { lacking.iter() }.for_each(|at| to_copy[*at].push(lacks.clone()));
-            }
-            let lacking = lacking.len();
-            let missing = (lacking + unplaced) as u64;
-            found.missing_replicas += missing;
-            found.missing_bytes += missing * file.bytes;
-            found.unplaced_replicas += unplaced as u64;
-            let holders = (0..places.len()).filter(|at| holds(&places[*at]));
-            let is_away = away.contains(&file.file);
-            let num_holders = holders.clone().count();
-            found.count(part, file, is_away, num_holders);
-            let is_lost = is_away && num_holders == 0;
-            let coming = if is_lost { 0 } else { lacking as u64 };
-            let copies = targets.len() + unplaced;
-            found.count_short(file, copies.saturating_sub(num_holders), coming);
-            let is_surplus = |at: &usize| unplaced == 0 && !targets.contains(at);
-            found.surplus_replicas += holders.clone().filter(is_surplus).count() as u64;
-            let keep = |at: &usize| places[*at].keeps(part.key, file.file);
-            let is_replicated = unplaced == 0 && targets.iter().all(keep);
-            if !is_replicated {
-                // They are needed until others have the file for good, and others can get it from them.
-                holders.for_each(give);
-            } else if !is_away && found.replicated.len() < MOST_LISTED {
-                found.replicated.push(ReplicatedFile {
-                    part: part.key,
-                    file: file.file,
-                    bytes: file.bytes,
-                    holders: targets
-                        .iter()
-                        .map(|at| places[*at].name.to_owned())
-                        .collect(),
-                });
-            }
+        };
+        let places: Vec<Place<'_>> = inputs.members.iter().map(place).collect();
+        let candidate =
+            |place: &Place<'_>| Candidate::new(place.name, place.member.report.disk_bytes);
+        Self {
+            inputs,
+            candidates: places.iter().map(candidate).collect(),
+            ranks: HashMap::new(),
+            found: Assignments::default(),
+            assigned: places.iter().map(|_| HashMap::new()).collect(),
+            to_copy: places.iter().map(|_| Vec::new()).collect(),
+            places,
         }
     }
-    keep_superseded(inputs.superseded, &places, &mut assigned);
-    let names = places.iter().map(|place| place.name.to_owned());
-    let first = to_copy
-        .into_iter()
-        .map(|it| first_to_copy(it, inputs.replicas));
-    found.first = names.clone().zip(first).collect();
-    found.workers = names.zip(assigned.into_iter().map(Arc::new)).collect();
-    found
+
+    fn give(&mut self, part: &KnownPart, file: &PartFile, place: usize) {
+        let held = self.assigned[place].entry(part.key).or_default();
+        held.insert(file.file);
+    }
+
+    /// A file of a table that each worker has whole.
+    fn add_replicated(&mut self, part: &KnownPart, file: &PartFile, away: &HashSet<ChunkId>) {
+        let all = 0..self.places.len();
+        let lacks = |at: &usize| !self.places[*at].holds(part.key, file.file);
+        let lacking: Vec<usize> = all.clone().filter(lacks).collect();
+        self.found.count_coming(file, lacking.len() as u64);
+        self.have_copied(part, file, away, &lacking);
+        all.for_each(|at| self.give(part, file, at));
+    }
+
+    /// A file of chunks: its replicas go to the first workers of each of them.
+    fn add_partitioned(&mut self, part: &'a KnownPart, file: &PartFile, away: &HashSet<ChunkId>) {
+        let targets = self.targets(part, file);
+        let holds = |at: &usize| self.places[*at].holds(part.key, file.file);
+        let lacking: Vec<usize> = { targets.places.iter().copied() }
+            .filter(|at| !holds(at))
+            .collect();
+        let holders: Vec<usize> = (0..self.places.len()).filter(holds).collect();
+        let is_away = away.contains(&file.file);
+        self.have_copied(part, file, away, &lacking);
+        self.count(part, file, is_away, (&targets, &holders, lacking.len()));
+        { targets.places.iter() }.for_each(|at| self.give(part, file, *at));
+        let keep = |at: &usize| self.places[*at].keeps(part.key, file.file);
+        let is_replicated = targets.unplaced == 0 && targets.places.iter().all(keep);
+        if !is_replicated {
+            // They are needed until others have the file for good, and others can get it from them.
+            holders.iter().for_each(|at| self.give(part, file, *at));
+        } else if !is_away && self.found.replicated.len() < MOST_LISTED {
+            let name = |at: &usize| self.places[*at].name.to_owned();
+            self.found.replicated.push(ReplicatedFile {
+                part: part.key,
+                file: file.file,
+                bytes: file.bytes,
+                holders: targets.places.iter().map(name).collect(),
+            });
+        }
+    }
+
+    /// The workers that shall have a file of chunks, whose room for it is taken.
+    fn targets(&mut self, part: &'a KnownPart, file: &PartFile) -> Targets {
+        let replicas = self.inputs.replicas;
+        let mut targets = Targets {
+            places: BTreeSet::new(),
+            unplaced: 0,
+        };
+        for chunk in &file.chunks {
+            let ranked = (self.ranks)
+                .entry((&part.family, *chunk))
+                .or_insert_with(|| rank(&part.family, *chunk, &self.candidates));
+            let mut of_chunk = 0;
+            for at in ranked.iter().copied() {
+                let place = &mut self.places[at];
+                if place.is_draining || of_chunk == replicas {
+                    continue;
+                }
+                if !targets.places.contains(&at) && !place.holds(part.key, file.file) {
+                    if place.room < file.bytes {
+                        continue;
+                    }
+                    place.room -= file.bytes;
+                }
+                targets.places.insert(at);
+                of_chunk += 1;
+            }
+            targets.unplaced = targets.unplaced.max(replicas - of_chunk);
+        }
+        targets
+    }
+
+    /// Has workers copy a file.
+    fn have_copied(
+        &mut self,
+        part: &KnownPart,
+        file: &PartFile,
+        away: &HashSet<ChunkId>,
+        lacking: &[usize],
+    ) {
+        if lacking.is_empty() {
+            return;
+        }
+        let lacks = lacking_file(part, file, &self.places, away);
+        { lacking.iter() }.for_each(|at| self.to_copy[*at].push(lacks.clone()));
+    }
+
+    /// Counts the replicas of a file of chunks: those that shall be, those that are, and how many of the workers that shall have it lack it.
+    fn count(
+        &mut self,
+        part: &KnownPart,
+        file: &PartFile,
+        is_away: bool,
+        (targets, holders, lacking): (&Targets, &[usize], usize),
+    ) {
+        let (found, unplaced) = (&mut self.found, targets.unplaced);
+        let missing = (lacking + unplaced) as u64;
+        found.missing_replicas += missing;
+        found.missing_bytes += missing * file.bytes;
+        found.unplaced_replicas += unplaced as u64;
+        found.count(part, file, is_away, holders.len());
+        let is_lost = is_away && holders.is_empty();
+        let coming = if is_lost { 0 } else { lacking as u64 };
+        let copies = targets.places.len() + unplaced;
+        found.count_short(file, copies.saturating_sub(holders.len()), coming);
+        let is_surplus = |at: &&usize| unplaced == 0 && !targets.places.contains(at);
+        found.surplus_replicas += holders.iter().filter(is_surplus).count() as u64;
+    }
+
+    fn into_assignments(mut self) -> Assignments {
+        keep_superseded(self.inputs.superseded, &self.places, &mut self.assigned);
+        let names = self.places.iter().map(|place| place.name.to_owned());
+        let to_copy = self.to_copy.into_iter();
+        let first = to_copy.map(|it| first_to_copy(it, self.inputs.replicas));
+        let mut found = self.found;
+        found.first = names.clone().zip(first).collect();
+        found.workers = names.zip(self.assigned.into_iter().map(Arc::new)).collect();
+        found
+    }
 }
 
 /// A file that a worker shall get.
@@ -388,6 +455,7 @@ mod tests {
                 shares: 0,
                 plans_decoded: 0,
                 certificate_ends: None,
+                revoked: crate::tls::ListNews::default(),
             },
             heard: Instant::now(),
             holdings: Arc::new(HashMap::from([(PART, files)])),
