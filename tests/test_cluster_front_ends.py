@@ -114,10 +114,10 @@ class FrontEnds:
         self.ended.append(self.servers[at])
         self.servers[at] = self._start(at, *options)
 
-    def add(self) -> None:
+    def add(self, address: str = "127.0.0.1:0", *options: object) -> None:
         """Starts another front end."""
-        self.addresses.append("127.0.0.1:0")
-        self.servers.append(self._start(len(self.servers)))
+        self.addresses.append(address)
+        self.servers.append(self._start(len(self.servers), *options))
 
     def start_worker(self, name: str, *options: object) -> Member:
         """A worker; one of a name that it had has its directory still."""

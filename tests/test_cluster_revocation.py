@@ -171,6 +171,36 @@ def test_a_revoked_member_is_cut_off_from_every_port_and_all_others_go_on(meridi
     assert execute(cluster.server, STATEMENTS[0])[0][0] == 8_000
 
 
+def test_a_list_that_one_member_has_comes_to_all_others(meridian: Meridian, cluster: Cluster, tmp_path: Path) -> None:
+    """From a worker to the front end, and from there to the other workers. An older one takes nothing back."""
+    authority = certificates(cluster)
+    # The authority is not on a machine of the cluster.
+    elsewhere = Path(shutil.copytree(authority, tmp_path / "elsewhere"))
+    stolen = Path(shutil.copytree(authority / "w2", tmp_path / "stolen"))
+    meridian.must("cluster", "revoke", "w2", "--directory", elsewhere)
+    listed = (elsewhere / "crl.pem").read_bytes()
+    assert not (authority / "w1" / "crl.pem").exists()
+    (authority / "w1" / "crl.pem").write_bytes(listed)
+    have = [authority / name / "crl.pem" for name in ("front-end", "w0")]
+    wait_until(lambda: all(path.exists() and path.read_bytes().strip() == listed.strip() for path in have), SECONDS, "the others have the list")
+    assert "a new list of revoked certificates is taken" in cluster.workers["w0"].log
+    others = [port for port in ports(cluster) if port.number != cluster.workers["w2"].port]
+    for port in others:
+        wait_until(lambda port=port: refuses(port, context(authority / "ca.pem", stolen)), SECONDS, "it is used")  # type: ignore[misc]
+    wait_until(lambda: states(cluster)["w2"] == "silent", SECONDS, "nothing is heard of the worker")
+    assert not (authority / "w2" / "crl.pem").exists()
+    # A second one revokes more; whoever gets the first one again goes on with what it has.
+    meridian.must("cluster", "init", "--directory", elsewhere, "spare")
+    meridian.must("cluster", "revoke", "spare", "--directory", elsewhere)
+    newer = (elsewhere / "crl.pem").read_bytes()
+    (authority / "front-end" / "crl.pem").write_bytes(newer)
+    have = [authority / name / "crl.pem" for name in ("w0", "w1")]
+    wait_until(lambda: all(path.read_bytes().strip() == newer.strip() for path in have), SECONDS, "the workers have the newer list")
+    (authority / "w0" / "crl.pem").write_bytes(listed)
+    wait_until(lambda: (authority / "w0" / "crl.pem").read_bytes().strip() == newer.strip(), SECONDS, "it has the newer list again")
+    assert execute(cluster.server, STATEMENTS[0])[0][0] == 8_000
+
+
 def test_all_certificates_of_a_name_are_revoked_and_openssl_agrees(meridian: Meridian, tmp_path: Path) -> None:
     authority = tmp_path / "tls"
     meridian.must("cluster", "init", "--directory", authority, "w0", "w1")

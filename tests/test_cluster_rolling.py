@@ -16,6 +16,7 @@ import pymysql
 import pytest
 
 from meridian_cli import Meridian
+from replicated_postgres import free_port
 from serving import Server, serving, wait_until
 from small_tables import star_lines, write_lines
 from test_cluster import execute
@@ -179,3 +180,8 @@ def test_workers_learn_of_a_front_end_that_starts_later(meridian: Meridian, data
         assert {name: worker.process.pid for name, worker in fronts.workers.items()} == processes
         held = {name: set(files) for name, files in fronts.files().items()}
         assert all(before[name] <= held[name] for name in before), "no file of before has moved"
+        # One that listens at all addresses says which one is its own.
+        port = free_port()
+        fronts.add(f"0.0.0.0:{port}", "--cluster-advertise", f"127.0.0.1:{port}", "--insecure")
+        wait_until(lambda: fronts.states(2) == {"w0": "live", "w1": "live", "w2": "live"}, SECONDS, "the workers report to it, too")
+        assert f"127.0.0.1:{port}" in fronts.workers["w0"].log

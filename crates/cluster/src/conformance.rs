@@ -54,6 +54,7 @@ impl Cluster {
         let archive = Archive::open(&tables.data_dir()).await.unwrap();
         let options = ClusterOptions {
             address: "127.0.0.1:0".to_owned(),
+            advertise: None,
             credentials: CredentialFiles::Secret(secret.clone()),
             replicas: 2,
             kept_files: KeptFiles::All,

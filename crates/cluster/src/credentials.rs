@@ -10,7 +10,7 @@ use axum::middleware::{self, Next};
 use axum::response::IntoResponse;
 use axum::routing::MethodRouter;
 
-use crate::tls::{Certificates, MemberName, Role, in_words};
+use crate::tls::{Certificates, ListNews, MemberName, Role, in_words};
 use crate::{ClusterError, Secret};
 
 /// Where a member's credentials are.
@@ -46,6 +46,21 @@ impl Credentials {
         match self {
             Self::Secret(_) => None,
             Self::Tls(certificates) => certificates.ends(),
+        }
+    }
+
+    /// What to say of the list of revoked certificates to a member that has the list of this digest, if that is known.
+    pub fn news_for(&self, digest: Option<u64>) -> ListNews {
+        match self {
+            Self::Secret(_) => ListNews::default(),
+            Self::Tls(certificates) => certificates.news_for(digest),
+        }
+    }
+
+    /// Takes the list of revoked certificates that another member has, if it is one to take.
+    pub fn take_news(&self, from: &str, news: &ListNews) {
+        if let Self::Tls(certificates) = self {
+            certificates.take_news(from, news);
         }
     }
 

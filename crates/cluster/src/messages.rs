@@ -23,6 +23,8 @@ use ingest::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::tls::ListNews;
+
 /// The files of a part, by the chunks after which they are named, ascending.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartFiles {
@@ -80,6 +82,9 @@ pub struct MemberReport {
     /// When its certificate ends, in seconds since 1970; none if it has none, or that does not end.
     #[serde(default)]
     pub certificate_ends: Option<u64>,
+    /// Its list of revoked certificates.
+    #[serde(default)]
+    pub revoked: ListNews,
 }
 
 /// What a front end says to a worker.
@@ -106,6 +111,9 @@ pub struct Assignment {
     /// Where the front ends of the cluster listen, the one that says so first; none if there can be one alone.
     #[serde(default)]
     pub front_ends: Vec<String>,
+    /// Its list of revoked certificates.
+    #[serde(default)]
+    pub revoked: ListNews,
 }
 
 /// A part that a share reads.

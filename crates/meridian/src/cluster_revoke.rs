@@ -47,8 +47,8 @@ pub fn run(arguments: &RevokeArguments) -> Result<(), Failure> {
     let dir = arguments.directory.display();
     writeln!(
         text,
-        "The list is {dir}/crl.pem, and in the directories of the other members there. Copy it into the TLS directory of each member, as crl.pem: \
-         a member reads it within seconds, without a restart, and lets nobody in who is in the list."
+        "The list is {dir}/crl.pem, and in the directories of the other members there. Copy it into the TLS directory of a front end or a worker, as crl.pem: \
+         it reads it within seconds, without a restart, lets nobody in who is in the list, and gives it to the other members."
     )?;
     tell(&text)
 }

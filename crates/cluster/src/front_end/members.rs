@@ -196,6 +196,7 @@ mod tests {
             shares: 0,
             plans_decoded: 0,
             certificate_ends: None,
+            revoked: crate::tls::ListNews::default(),
         }
     }
 

@@ -68,6 +68,8 @@ const SETTLE: Duration = Duration::from_secs(3);
 pub struct ClusterOptions {
     /// Where members connect: `host:port`; port 0 takes a free port.
     pub address: String,
+    /// What others are told of where that is, if it is something else, as it is for `0.0.0.0`.
+    pub advertise: Option<String>,
     /// What makes it a member.
     pub credentials: CredentialFiles,
     /// Replicas of each chunk file.
@@ -98,6 +100,8 @@ pub struct FrontEnd {
     /// How other processes of this machine get files.
     service: FileService,
     address: SocketAddr,
+    /// Where others are told that it listens.
+    advertised: String,
     /// A number of this process.
     process: u64,
     assigned: Mutex<AssignedFiles>,
@@ -197,6 +201,8 @@ impl FrontEnd {
                 address: options.address.clone(),
                 why: error.to_string(),
             })?;
+        let advertised = options.advertise.clone();
+        let advertised = advertised.unwrap_or_else(|| address.to_string());
         let process = crate::random()?;
         let data_dir = archive.catalog().data_dir();
         let mut settings = Settings::open(data_dir)?;
@@ -205,7 +211,7 @@ impl FrontEnd {
             Some(database) => {
                 let me = Identity {
                     process,
-                    address: address.to_string(),
+                    address: advertised.clone(),
                     replicas: options.replicas,
                     gives_up: options.kept_files != KeptFiles::All,
                 };
@@ -244,6 +250,7 @@ impl FrontEnd {
             service: local_port.service().clone(),
             local_port: Mutex::new(Some(local_port)),
             address,
+            advertised,
             process,
             assigned: Mutex::default(),
             changed: Notify::new(),

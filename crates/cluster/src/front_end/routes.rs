@@ -90,6 +90,9 @@ async fn report(
     check(&front_end, &name, &report)?;
     front_end.leadership.note_epoch(report.epoch);
     let follows = (report.epoch, report.assignment);
+    let credentials = front_end.client.credentials();
+    credentials.take_news(&name, &report.revoked);
+    let revoked = credentials.news_for(Some(report.revoked.digest));
     let (known_holdings, has_changed) = front_end.members.report(&name, report);
     if has_changed {
         front_end.changed.notify_one();
@@ -106,6 +109,7 @@ async fn report(
         keeps_all: false,
         next,
         front_ends: front_end.addresses(),
+        revoked,
     };
     Ok(json(&match told {
         Some((epoch, order)) => Assignment {
@@ -222,7 +226,7 @@ impl FrontEnd {
         let Some(several) = &self.several else {
             return Vec::new();
         };
-        let own = self.address.to_string();
+        let own = self.advertised.clone();
         let others = several.front_ends().into_iter().map(|it| it.address);
         let others = others.filter(|it| *it != own).collect();
         [vec![own], others].concat()

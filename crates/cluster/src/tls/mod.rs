@@ -8,6 +8,7 @@ mod authority;
 mod cutting;
 mod expiry;
 mod identity;
+mod list_exchange;
 mod revocation;
 mod sentences;
 
@@ -35,6 +36,8 @@ pub(crate) use cutting::WatchedStream;
 pub(crate) use expiry::ending;
 pub use identity::Role;
 pub(crate) use identity::{MemberName, in_words};
+pub(crate) use list_exchange::ListNews;
+use list_exchange::{OwnList, own_list};
 pub use revocation::RevokedCertificate;
 pub(crate) use sentences::{of_client, of_server};
 
@@ -68,6 +71,8 @@ struct Current {
     refused: Option<Stamp>,
     /// When it was last said that the certificate ends soon.
     warned: Option<Instant>,
+    /// The digest of another member's list of which it was said why it is not taken.
+    list_said: Option<u64>,
 }
 
 /// What tells whether files have changed: of each one its time, its number and its length.
@@ -84,6 +89,8 @@ pub(crate) struct CredentialsDirectory {
     verifier: Arc<dyn ClientCertVerifier>,
     /// When the member's own certificate ends, in seconds since 1970; none if it does not.
     ends: Option<u64>,
+    /// The list of revoked certificates that other members may take.
+    own_list: OwnList,
 }
 
 impl fmt::Debug for CredentialsDirectory {
@@ -139,6 +146,7 @@ impl Certificates {
             looked: Instant::now(),
             refused: None,
             warned: None,
+            list_said: None,
         };
         current.warn_of_end();
         Ok(Arc::new(Self {
@@ -200,6 +208,14 @@ impl Certificates {
             }
         }
         Arc::clone(&current.loaded)
+    }
+
+    /// Says something of another member's list, once.
+    fn say_once(&self, digest: u64, say: impl FnOnce()) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.list_said.replace(digest) != Some(digest) {
+            say();
+        }
     }
 
     /// Looks at the files until the member ends, also while nobody connects.
@@ -292,6 +308,7 @@ fn load(dir: &Path, roles: &[Role]) -> Result<CredentialsDirectory, String> {
         names,
         verifier,
         ends,
+        own_list: own_list(dir),
     })
 }
 

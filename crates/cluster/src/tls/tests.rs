@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::*;
 
 /// An authority with a front end and two workers, whose certificates are valid for so many days.
-fn authority(days: u32) -> TempDir {
+pub(super) fn authority(days: u32) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::open(dir.path()).unwrap();
     assert!(authority.is_new());
@@ -25,7 +25,7 @@ fn authority(days: u32) -> TempDir {
     dir
 }
 
-fn opened(dir: &TempDir, name: &str, role: Role) -> Arc<Certificates> {
+pub(super) fn opened(dir: &TempDir, name: &str, role: Role) -> Arc<Certificates> {
     Certificates::open(&dir.path().join(name), &[role]).unwrap()
 }
 

@@ -90,6 +90,7 @@ mod tests {
             keeps_all: false,
             next: None,
             front_ends: Vec::new(),
+            revoked: crate::tls::ListNews::default(),
         }
     }
 

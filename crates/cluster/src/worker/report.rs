@@ -55,6 +55,8 @@ async fn keep_reporting_to(worker: &Worker, front_end: String) -> String {
     let mut ticks = interval(REPORT_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut known_holdings = None;
+    // The digest of the front end's list of revoked certificates.
+    let mut known_list = None;
     // What came of the last report; a log of the same each second would hide the rest.
     let mut last: Option<Result<(), String>> = None;
     loop {
@@ -63,7 +65,7 @@ async fn keep_reporting_to(worker: &Worker, front_end: String) -> String {
             return front_end;
         }
         worker.held.plans.forget_idle();
-        let report = report(worker, known_holdings);
+        let report = report(worker, known_holdings, known_list);
         let told = tell(worker, &front_end, &report).await;
         front_ends.note(&front_end, told.is_ok());
         match told {
@@ -73,6 +75,9 @@ async fn keep_reporting_to(worker: &Worker, front_end: String) -> String {
                 }
                 last = Some(Ok(()));
                 known_holdings = assignment.known_holdings;
+                known_list = Some(assignment.revoked.digest);
+                let credentials = worker.held.client().credentials();
+                credentials.take_news(&front_end, &assignment.revoked);
                 for new in front_ends.learn(&front_end, &assignment.front_ends) {
                     info!(
                         front_end = new,
@@ -88,13 +93,13 @@ async fn keep_reporting_to(worker: &Worker, front_end: String) -> String {
                     warn!(front_end, %error, "not joined: trying once a second");
                 }
                 last = outcome;
-                known_holdings = None;
+                (known_holdings, known_list) = (None, None);
             }
         }
     }
 }
 
-fn report(worker: &Worker, known_holdings: Option<u64>) -> MemberReport {
+fn report(worker: &Worker, known_holdings: Option<u64>, known_list: Option<u64>) -> MemberReport {
     let held = &worker.held;
     let (disk_bytes, free_bytes) = held.disks.space();
     // Held until the report is made: it says which files there are under this assignment.
@@ -123,6 +128,7 @@ fn report(worker: &Worker, known_holdings: Option<u64>) -> MemberReport {
         shares: worker.shares.load(Relaxed),
         plans_decoded: held.plans.num_decoded(),
         certificate_ends: held.client().credentials().ends(),
+        revoked: held.client().credentials().news_for(known_list),
     }
 }
 

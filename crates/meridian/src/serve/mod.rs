@@ -210,6 +210,7 @@ fn cluster_options(settings: &Settings) -> Result<Option<ClusterOptions>, Failur
     );
     Ok(Some(ClusterOptions {
         address,
+        advertise: settings.cluster_advertise.clone(),
         credentials: credential_files(tls, secret)?,
         replicas: settings.replicas.get(),
         kept_files: settings.keep_files,

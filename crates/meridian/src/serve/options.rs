@@ -162,6 +162,8 @@ options! {
         "Groups, separated by commas, whose members are those that this claim says.";
     cluster: Option<String> = "cluster" "ADDR", "MERIDIAN_CLUSTER", endpoint, DefaultValue::Is("off"),
         "Where workers join, which then run pieces of the queries; port 0 takes a free port, off is no cluster.";
+    cluster_advertise: Option<String> = "cluster-advertise" "ADDR", "MERIDIAN_CLUSTER_ADVERTISE", advertised, DefaultValue::Is(""),
+        "The address under which workers and other front ends reach this one, if it is another than that of --cluster.";
     cluster_secret: Option<PathBuf> = "cluster-secret" "FILE", "MERIDIAN_CLUSTER_SECRET", file, DefaultValue::Is(""),
         "The file with the secret that all members of the cluster know, which speak without encryption.";
     cluster_tls: Option<PathBuf> = "cluster-tls" "DIR", "MERIDIAN_CLUSTER_TLS", file, DefaultValue::Is(""),
@@ -214,6 +216,14 @@ fn endpoint(text: &str) -> Result<Option<String>, String> {
         _ => Err(format!(
             "{text:?} is no address to listen on: write it as in 127.0.0.1:4040, or write off"
         )),
+    }
+}
+
+/// An address that others are told, if it is given.
+fn advertised(text: &str) -> Result<Option<String>, String> {
+    match text {
+        "" => Ok(None),
+        _ => crate::worker::member_address(text).map(Some),
     }
 }
 
