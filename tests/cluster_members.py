@@ -73,7 +73,7 @@ class Cluster:
     """A front end and its workers."""
 
     def __init__(
-        self, meridian: Meridian, directory: Path, data: Path, replicas: int, *options: object, tls: bool = False
+        self, meridian: Meridian, directory: Path, data: Path, replicas: int, *options: object, tls: bool = False, address: str = "127.0.0.1:0"
     ) -> None:
         self.meridian, self.directory, self.data = meridian, directory, data
         directory.mkdir(parents=True, exist_ok=True)
@@ -84,7 +84,7 @@ class Cluster:
         if self.certificates is not None:
             meridian.must("cluster", "init", "--directory", self.certificates, *(f"w{number}" for number in range(3)))
         self.replicas, self.options = replicas, options
-        self.address = "127.0.0.1:0"
+        self.address = address
         self.workers: dict[str, Member] = {}
         self.server = self._start()
 
@@ -109,10 +109,10 @@ class Cluster:
         self.server.stop(number)
         self.server = self._start()
 
-    def start_worker(self, name: str, *options: object) -> Member:
-        """A worker; one of a name that it had has its directory still."""
+    def start_worker(self, name: str, *options: object, meridian: Meridian | None = None) -> Member:
+        """A worker; one of a name that it had has its directory still. `meridian` is the program, if it is started in another way."""
         joined = ("--join", self.address, *self.credentials(name), "--threads", 2, "--memory", "512M", "--cache", "64M")
-        member = Member(self.meridian, name, self.directory / name, *joined, *options)
+        member = Member(meridian or self.meridian, name, self.directory / name, *joined, *options)
         self.workers[name] = member
         return member
 
