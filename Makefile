@@ -1,5 +1,5 @@
 # What one does with a clone of Meridian. Every target may be run again at any time.
-.PHONY: help build demo test differential mutations fuzz faults lint bench bench-neighbours bench-concurrent bench-parts bench-uploads bench-cluster bench-level1 bench-months micro-bench
+.PHONY: help build demo test differential mutations fuzz faults lint bench bench-neighbours bench-concurrent bench-parts bench-uploads bench-cluster bench-level1 bench-months bench-columns micro-bench
 
 help:
 	@echo "make demo    build Meridian, load 482,000 real stars and ask about them"
@@ -18,6 +18,7 @@ help:
 	@echo "make bench-cluster   measure what dispatch to workers costs beside a server alone: SIZE=small|standard WORK=DIR"
 	@echo "make bench-level1   measure a nightly alert database beside lsst.dax.apdb"
 	@echo "make bench-months   count what cold reads of a month of a nightly alert database take, before it is sorted and after: WORK=DIR"
+	@echo "make bench-columns   time the lists of the tables and columns of an archive that has 100,000 columns: WORK=DIR"
 	@echo "make micro-bench   time the hot loops by themselves"
 
 build:
@@ -76,6 +77,9 @@ bench-level1: build
 
 bench-months: build
 	bench/months --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK)/months
+
+bench-columns: build
+	bench/columns --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK)/columns
 
 micro-bench:
 	scripts/setup build
