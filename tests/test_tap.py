@@ -29,6 +29,7 @@ import pyvo
 from complaints import assert_rejected
 from meridian_cli import Meridian
 from serving import Server, serving, wait_until
+from test_users import must
 
 STARS = 3_000
 UWS = "{http://www.ivoa.net/xml/UWS/v1.0}"
@@ -110,19 +111,41 @@ def error_of(answer: HttpResponse) -> str:
     return found.group(1)
 
 
-def test_taplint_finds_no_error(server: Server) -> None:
-    """All stages but that which needs other networks, and no warning but that texts come back in Unicode."""
+def taplint(server: Server, *options: str) -> str:
+    """What STILTS's checker says in all stages but that which needs other networks. There is no error in it."""
     program = shutil.which("stilts")
     assert program is not None, "stilts is missing: scripts/setup tests installs it"
     stages = "TMV TME TMS TMC CPV CAP AVV QGE QPO QAS UWS MDQ OBS UPL EXA"
-    command = [program, "taplint", f"tapurl={server.url('/tap')}", f"stages={stages}", "report=EWSF", "maxrepeat=5"]
+    command = [program, *options, "taplint", f"tapurl={server.url('/tap')}", f"stages={stages}", "report=EWSF", "maxrepeat=5"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
-    assert "Errors: 0;" in done.stdout, done.stdout
+    assert "Errors: 0;" in done.stdout, done.stdout + done.stderr
     assert not re.search(r"^E-", done.stdout, re.MULTILINE), done.stdout
-    assert not re.search(r"^W-MDQ", done.stdout, re.MULTILINE), done.stdout
-    # Every query of the examples is executed, and read by its grammar.
-    assert re.search(r"Syntax validity success/attempt: (\d+)/\1, ", done.stdout), done.stdout
-    assert re.search(r"Execution success/attempt: (\d+)/\1$", done.stdout, re.MULTILINE), done.stdout
+    return done.stdout
+
+
+def assert_all_is_read(report: str) -> None:
+    """No warning of metadata; and every query of the examples is executed, and read by its grammar."""
+    assert not re.search(r"^W-MDQ", report, re.MULTILINE), report
+    assert re.search(r"Syntax validity success/attempt: (\d+)/\1, ", report), report
+    assert re.search(r"Execution success/attempt: (\d+)/\1$", report, re.MULTILINE), report
+
+
+def test_taplint_finds_no_error(server: Server) -> None:
+    """And no warning but that texts come back in Unicode."""
+    assert_all_is_read(taplint(server))
+
+
+def test_taplint_finds_no_error_where_users_log_in(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    """Who logs in may read it all; whoever does not is let in nowhere."""
+    copy = tmp_path / "data"
+    shutil.copytree(data, copy)
+    password = "no-shell-reads-this"
+    must(meridian, copy, "add", "ann", password=password)
+    must(meridian, copy, "grant", "ann", "--read", "sky")
+    with serving(meridian, copy) as server:
+        login = ["-Dauth.username=ann", f"-Dauth.password={password}"]
+        assert_all_is_read(taplint(server, *login))
+        assert execute(server, "/tap/sync", {"LANG": "ADQL", "QUERY": "SELECT 1 AS a FROM sky.Filter"}).status == 401
 
 
 # An expression or a query for everything of the language that the service declares, by its first word.
