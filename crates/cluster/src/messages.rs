@@ -392,6 +392,8 @@ pub struct LoadState {
 pub struct LoadTask {
     /// What it reads.
     pub inputs: LoadInputs,
+    /// The parts of whose files it reads keys and positions: those of the rows that pairs are of.
+    pub parts: Vec<PartName>,
     /// What it does with that.
     pub work: LoadWork,
 }

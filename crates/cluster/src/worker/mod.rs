@@ -6,6 +6,7 @@ mod fetch;
 mod fetch_queue;
 mod front_ends;
 mod holdings;
+mod load_parts;
 mod loads;
 mod orders;
 mod plans;
