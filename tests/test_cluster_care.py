@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import pymysql
 import pytest
 
 from cluster_members import Cluster, Member, cluster_of, make_unreadable
@@ -84,7 +86,7 @@ def test_a_scrub_finds_damage_and_a_repair_makes_it_good(cluster: Cluster) -> No
     before = contents(cluster)
     outcome = cluster.command("scrub")
     assert outcome.status == 0, outcome.complaint
-    assert re.fullmatch(rf"{len(before)} replicas \(.*\) of 3 workers were read through, and all are right\n", outcome.text)
+    assert re.fullmatch(rf"{len(before)} replicas \(.*\) of 3 workers and \d+ files \(.*\) of the front end were read through, and all are right\n", outcome.text)
     damaged = {name: len(of_table(worker, "Visit")) for name, worker in cluster.workers.items()}
     for path in of_table(cluster.workers["w1"], "Visit"):
         replace(path, flipped(path))
@@ -173,7 +175,88 @@ def test_a_scrub_of_one_worker_reads_its_replicas_alone(cluster: Cluster) -> Non
     cluster.workers["w2"].end(signal.SIGKILL)
     wait_until(lambda: states(cluster)["w2"] == "silent", SECONDS, "it is silent")
     outcome = cluster.command("scrub")
-    assert outcome.status == 3 and "w2 did not read all of its replicas through: it does not report" in outcome.complaint, outcome
+    assert outcome.status == 3 and "w2 did not read all of its files through: it does not report" in outcome.complaint, outcome
+
+
+# The front end's own files.
+
+
+@pytest.fixture
+def own(data: Path, tmp_path: Path) -> Path:
+    """A data directory of one test's own."""
+    return shutil.copytree(data, tmp_path / "own")
+
+
+def own_files(data: Path, table: str) -> dict[Path, bytes]:
+    """The chunk files of a table in a data directory."""
+    return {path: path.read_bytes() for path in sorted(data.glob(f"tables/sky.{table}/*/chunk_*.mrd"))}
+
+
+def test_a_damaged_file_of_the_front_end_is_replaced(meridian: Meridian, own: Path, tmp_path: Path) -> None:
+    """One that a statement meets, without that it fails, and those that a scrub finds. They were read around and stayed."""
+    with cluster_of(meridian, tmp_path / "cluster", own, 2, 2) as cluster:
+        stars, visits = own_files(own, "star"), own_files(own, "visit")
+        for path, content in stars.items():
+            replace(path, flipped(path))
+            assert path.read_bytes() != content
+        with cluster.server.connect(database="sky") as connection, connection.cursor() as cursor:
+            # The plan is cached after the first one, and the front end answers.
+            for star in range(17, 40):
+                cursor.execute(f"SELECT id, version FROM Star WHERE id = {star}")
+                assert cursor.fetchall() == ((star, 5),)
+            repaired = lambda: [path for path, content in stars.items() if path.read_bytes() == content]  # noqa: E731
+            wait_until(lambda: len(repaired()) >= 1, SECONDS, "a file is replaced")
+            cursor.execute("SELECT id, version FROM Star WHERE id = 17")
+            assert cursor.fetchall() == ((17, 5),)
+        assert "a damaged file is replaced by the copy of a worker" in cluster.server.log
+        # A single byte, a file that was cut short, and one that is not there.
+        one, short, gone, *others = visits
+        content = bytearray(visits[one])
+        content[len(content) // 2] ^= 1
+        replace(one, bytes(content))
+        replace(short, visits[short][:-5000])
+        gone.unlink()
+        outcome = cluster.command("scrub")
+        assert outcome.status == 3 and "of the front end's own files damaged" in outcome.complaint, outcome
+        assert len(re.findall(r"^the front end: chunk \d+ of sky\.Visit is damaged: ", outcome.text, re.MULTILINE)) == 3, outcome.text
+        now = lambda: {**own_files(own, "star"), **own_files(own, "visit")} == {**stars, **visits}  # noqa: E731
+        wait_until(now, SECONDS, "all files are replaced")
+        wait_until(lambda: cluster.status()["damaged_files"] == 0, SECONDS, "the status tells of none")
+        assert cluster.command("check").status == 0
+        assert cluster.command("scrub").status == 0
+        assert not list(own.glob("tables/*/*/*.tmp"))
+        meridian.must("check", "--data", own)
+
+
+def test_a_damaged_file_that_nobody_else_has_stays_and_is_told(meridian: Meridian, own: Path, tmp_path: Path) -> None:
+    cluster = Cluster(meridian, tmp_path / "cluster", own, 1)
+    try:
+        wait_until(lambda: cluster.status()["files"] > 0, SECONDS, "the front end knows its files")
+        stars = own_files(own, "star")
+        path = next(iter(stars))
+        replace(path, flipped(path))
+        damaged = path.read_bytes()
+        outcome = cluster.command("scrub")
+        assert outcome.status == 3 and "1 of the front end's own files damaged" in outcome.complaint, outcome
+        outcome = cluster.command("check")
+        assert outcome.status == 3 and "1 of the front end's own files are damaged" in outcome.complaint, outcome
+        assert "sky.Star" in outcome.complaint and "restore the file from a backup" in outcome.complaint, outcome
+        # It has no file open from before.
+        cluster.restart_front_end(signal.SIGTERM)
+        with cluster.server.connect(database="sky") as connection, connection.cursor() as cursor:
+            with pytest.raises(pymysql.err.Error, match="is damaged"):
+                cursor.execute("SELECT SUM(version), SUM(ra), SUM(`dec`) FROM Star")
+        wait_until(lambda: cluster.status()["damaged_files"] == 1, SECONDS, "the status tells of it again")
+        assert path.read_bytes() == damaged
+        # Once somebody has restored it nothing is told any more, and workers get it.
+        replace(path, stars[path])
+        wait_until(lambda: cluster.status()["damaged_files"] == 0, SECONDS, "the status tells of none")
+        cluster.start_worker("w0")
+        cluster.wait_for_replicas()
+        assert cluster.command("check").status == 0
+    finally:
+        cluster.end()
+    assert not cluster.panics, cluster.panics
 
 
 # Repairing and moving.

@@ -32,11 +32,13 @@ CHILD = {"kind": "child", "key": "id", "own_key": "visit", "director": "Star", "
 
 
 @contextmanager
-def loading_cluster(meridian: Meridian, directory: Path, workers: int = 3, **options: object) -> Iterator[Cluster]:
+def loading_cluster(
+    meridian: Meridian, directory: Path, workers: int = 3, arguments: tuple[object, ...] = (), **options: object
+) -> Iterator[Cluster]:
     """A cluster of an archive with a small database, whose workers load files below `directory`/in."""
     (directory / "in").mkdir(exist_ok=True)
     data = load_stars_and_bands(meridian, directory, 300)
-    cluster = Cluster(meridian, directory / "cluster", data, 2, **options)  # type: ignore[arg-type]
+    cluster = Cluster(meridian, directory / "cluster", data, 2, *arguments, **options)  # type: ignore[arg-type]
     try:
         for number in range(workers):
             cluster.start_worker(f"w{number}", "--load-from", directory / "in")
@@ -111,7 +113,12 @@ def leftovers(cluster: Cluster) -> list[Path]:
 
 def parts(cluster: Cluster, db: str) -> list[int]:
     """The parts of the tables of a database."""
-    with sqlite3.connect(f"file:{cluster.data}/meridian.sqlite?mode=ro", uri=True) as connection:
+    return shown_parts(cluster.data, db)
+
+
+def shown_parts(data: Path, db: str) -> list[int]:
+    """The parts of the tables of a database in a data directory."""
+    with sqlite3.connect(f"file:{data}/meridian.sqlite?mode=ro", uri=True) as connection:
         found = connection.execute(
             "SELECT p.load_id FROM parts p JOIN tables t ON t.id = p.table_id JOIN databases d ON d.id = t.database_id WHERE d.name = ?",
             (db,),
@@ -129,6 +136,69 @@ def visit_lines(count: int, seed: int, stars: int = STARS + 500) -> list[str]:
 
 
 VISITS = "visit,id,ra,dec,flux"
+
+
+def pairs_of(left: str, right: str) -> dict[str, object]:
+    """How pairs of two tables are loaded."""
+    return {"kind": "match", "key": "left_id,right_id", "director": f"{left},{right}"}
+
+
+def galaxy_lines(count: int, stars: list[str]) -> list[str]:
+    """Lines of another director: each of its rows is up to 0.7° from a star, where the overlap is 0.5°."""
+    rng = np.random.default_rng(21)
+    lines = []
+    for number, line in enumerate(stars[:count]):
+        _, ra, dec, _ = line.split(",")
+        north = min(float(dec) + rng.uniform(0.0, 0.7), 89.9)
+        lines.append(f"{50_000 + number},{float(ra):.9f},{north:.9f},{number % 5}")
+    return lines
+
+
+def pair_lines(count: int, seed: int, left: tuple[int, int], right: tuple[int, int]) -> list[str]:
+    """Lines of pairs whose keys begin with these and are so many: of the same number, any two, with unknown keys, and without any."""
+    rng = np.random.default_rng(seed)
+    lines = []
+    for number in range(count):
+        at = int(rng.integers(0, min(left[1], right[1])))
+        one, other = str(left[0] + at), str(right[0] + at)
+        match number % 20:
+            case 0:
+                other = str(right[0] + int(rng.integers(0, right[1])))
+            case 1:
+                one = str(10**9 + at)
+            case 2:
+                other = str(10**9 + at % 7)
+            case 3:
+                one, other = str(10**9 + at), str(-at - 1)
+            case 4:
+                one = ""
+            case 5:
+                one, other = "", ""
+        lines.append(f"{one},{other},{seed}.{number}")
+    return lines
+
+
+PAIRS = "left_id,right_id,weight"
+
+
+def lines_of(path: Path) -> list[str]:
+    """The lines of a text file behind its header."""
+    return path.read_text().splitlines()[1:]
+
+
+def stored_rows(data: Path, db: str, table: str) -> Counter[int]:
+    """How many rows of a table each chunk has, in all of its parts."""
+    counted: Counter[int] = Counter()
+    shown = shown_parts(data, db)
+    for path in data.glob(f"tables/{db.lower()}.{table.lower()}/*/manifest.json"):
+        for chunk in [] if int(path.parent.name) not in shown else json.loads(path.read_text())["manifest"]["chunks"]:
+            counted[chunk["chunk"]] += chunk["rows"]
+    return counted
+
+
+def examples(report: str) -> list[str]:
+    """The rejected rows that a report names, with file and line."""
+    return re.findall(r"^ +(\S+\.csv:\d+: .*)$", report, re.MULTILINE)
 
 
 def star_files(directory: Path, count: int = 5) -> list[Path]:
@@ -273,6 +343,226 @@ def test_keys_that_are_texts(cluster: Cluster, tmp_path: Path) -> None:
     assert refused.status != 0 and "--key name is a text, and the key of Plain is id, an integer" in refused.complaint, refused.complaint
     cluster.meridian.must("check", "--data", cluster.data)
     assert leftovers(cluster) == []
+
+
+def check_as_on_one_machine(cluster: Cluster, alone: Path, table: str, files: list[Path], options: dict[str, object]) -> str:
+    """Loads a table by workers and on one machine. The reports tell the same, the rows are the same, and so is what each chunk has. Gives the report."""
+    told = loaded(cluster, "new", table, *files, **options)
+    on_one = cluster.meridian.load(alone, "new", table, *files, **options).text
+    whats = ["rows read", "rows loaded", "rows rejected", *(["unknown keys"] if "unknown keys" in on_one else [])]
+    for what in whats:
+        assert re.findall(rf"^  {what} .*$", told, re.MULTILINE) == re.findall(rf"^  {what} .*$", on_one, re.MULTILINE), told + on_one
+    assert reasons(told) == reasons(on_one) and examples(told) == examples(on_one), told + on_one
+    assert rows(cluster, f"SELECT * FROM {table}") == rows(cluster, f"SELECT * FROM {table}", alone)
+    assert stored_rows(cluster.data, "new", table) == stored_rows(alone, "new", table)
+    return told
+
+
+def load_ends(cluster: Cluster, alone: Path, inputs: Path) -> None:
+    """Two directors and a child with positions and keys of its own, both by workers and on one machine."""
+    stars = star_lines(STARS, 1)
+    galaxies = galaxy_lines(STARS, stars)
+    star_paths = [write_lines(inputs / f"stars{n}.csv", stars[n::3]) for n in range(3)]
+    galaxy_paths = [write_lines(inputs / f"galaxies{n}.csv", galaxies[n::2]) for n in range(2)]
+    # In the order of their own keys: the smallest of them decides where the orphans of one key are.
+    near = [near_visit(number, line) for number, line in enumerate(stars[:VISIT_KEYS[1]])]
+    visits = [write_lines(inputs / f"visits{n}.csv", near[n * 700 : (n + 1) * 700], VISITS) for n in range(3)]
+    for table, files, options in (("Star", star_paths, DIRECTOR), ("Galaxy", galaxy_paths, DIRECTOR), ("Visit", visits, CHILD)):
+        check_as_on_one_machine(cluster, alone, table, files, options)
+
+
+VISIT_KEYS = (1_000_000, 2100)
+
+
+def near_visit(number: int, star: str) -> str:
+    """A line of a child, near the star; some have keys that the director lacks."""
+    key, ra, dec, _ = star.split(",")
+    key = str(STARS + number % 40) if number % 13 == 0 else key
+    return f"{VISIT_KEYS[0] + number},{key},{ra},{max(float(dec) - 0.05, -89.9):.9f},{number % 17}.5"
+
+
+def test_match_tables_are_those_of_one_machine(cluster: Cluster, tmp_path: Path) -> None:
+    """Pairs of two directors, of one with itself, and of children by their own keys: with ends that nobody has, and wider than the overlap."""
+    inputs, alone = tmp_path / "in", tmp_path / "alone"
+    load_ends(cluster, alone, inputs)
+    stars, galaxies = (0, STARS), (50_000, STARS)
+    for table, ends, left, right in (
+        ("StarGalaxy", ("Star", "Galaxy"), stars, galaxies),
+        ("StarStar", ("Star", "Star"), stars, stars),
+        ("VisitVisit", ("Visit", "Visit"), VISIT_KEYS, VISIT_KEYS),
+        ("GalaxyVisit", ("Galaxy", "Visit"), galaxies, VISIT_KEYS),
+    ):
+        files = [write_lines(inputs / f"{table}{n}.csv", pair_lines(1500, n, left, right), PAIRS) for n in range(4)]
+        options = {**pairs_of(*ends), "max_errors": 6000}
+        told = check_as_on_one_machine(cluster, alone, table, files, options)
+        assert number(told, "rows rejected") > 20 and "wider than the overlap" in told, told
+        # Rows are in the chunks of both ends, where these are two.
+        assert table in ("StarStar", "VisitVisit") or sum(stored_rows(cluster.data, "new", table).values()) > number(told, "rows loaded")
+        more = [write_lines(inputs / f"{table}more{n}.csv", pair_lines(300, n + 50, left, right), PAIRS) for n in range(3)]
+        check_as_on_one_machine(cluster, alone, table, more, {"append": True, "max_errors": 900})
+        left_key, right_key = ("visit" if end == "Visit" else "id" for end in ends)
+        joined = f"""SELECT a.{left_key} AS one, b.{right_key} AS other, p.weight FROM {ends[0]} a JOIN {table} p ON p.left_id = a.{left_key}
+            JOIN {ends[1]} b ON p.right_id = b.{right_key}"""
+        assert rows(cluster, joined) == rows(cluster, joined, alone) != Counter()
+        # A join that does not run by chunks finds the same.
+        lefts, rights = f"SELECT {left_key} + 0 FROM {ends[0]}", f"SELECT {right_key} + 0 FROM {ends[1]}"
+        by_values = f"SELECT COUNT(*) FROM {table} WHERE left_id + 0 IN ({lefts}) AND right_id + 0 IN ({rights})"
+        assert rows(cluster, f"SELECT COUNT(*) FROM ({joined}) j") == rows(cluster, by_values)
+    # Rows with one own key in several places.
+    again = [line.replace(f",{number},", f",{(number * 7) % STARS},", 1) for number, line in enumerate(lines_of(inputs / "visits0.csv"))]
+    files = [inputs / "visits0.csv", write_lines(inputs / "again.csv", again, VISITS)]
+    check_as_on_one_machine(cluster, alone, "Twice", files, CHILD)
+    files = [write_lines(inputs / f"twice{n}.csv", pair_lines(400, n, stars, (VISIT_KEYS[0], 700)), PAIRS) for n in range(3)]
+    check_as_on_one_machine(cluster, alone, "StarTwice", files, {**pairs_of("Star", "Twice"), "max_errors": 1200})
+    cluster.wait_for_replicas()
+    with cluster.server.connect(database="new") as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT COUNT(*), SUM(s.id), SUM(g.id) FROM Star s JOIN StarGalaxy p ON p.left_id = s.id JOIN Galaxy g ON p.right_id = g.id")
+        (found,) = (tuple(map(int, row)) for row in cursor.fetchall())
+    join = "SELECT COUNT(*), SUM(s.id), SUM(g.id) FROM Star s JOIN StarGalaxy p ON p.left_id = s.id JOIN Galaxy g ON p.right_id = g.id"
+    assert Counter([found]) == rows(cluster, join, alone)
+    cluster.meridian.must("check", "--data", cluster.data)
+    # Too many that are too wide.
+    files = [inputs / f"StarGalaxy{n}.csv" for n in range(4)]
+    outcome = load(cluster, "new", "StarGalaxy", *files, replace=True, max_errors=3, **pairs_of("Star", "Galaxy"))
+    assert outcome.status != 0 and "wider than the overlap" in outcome.complaint and "--max-errors" in outcome.complaint, outcome.complaint
+    assert leftovers(cluster) == []
+
+
+def test_pairs_with_keys_that_are_texts(cluster: Cluster, tmp_path: Path) -> None:
+    inputs, alone = tmp_path / "in", tmp_path / "alone"
+    lines = star_lines(1500, 1)
+    named = [f"J{line}" for line in lines]
+    others = [f"K{line}" for line in galaxy_lines(1500, lines)]
+    header = "name,ra,dec,version"
+    options = {**DIRECTOR, "key": "name"}
+    for table, of in (("Star", named), ("Galaxy", others)):
+        files = [write_lines(inputs / f"{table}{n}.csv", of[n::2], header) for n in range(2)]
+        check_as_on_one_machine(cluster, alone, table, files, options)
+    lines = [line.split(",") for line in pair_lines(1200, 3, (0, 1500), (50_000, 1500))]
+    pairs = [",".join(["J" + one if one else "", "K" + other if other else "", weight]) for one, other, weight in lines]
+    files = [write_lines(inputs / f"pairs{n}.csv", pairs[n::3], "star,galaxy,weight") for n in range(3)]
+    of_texts = {"kind": "match", "key": "star,galaxy", "director": "Star,Galaxy", "max_errors": 1200}
+    check_as_on_one_machine(cluster, alone, "Pairs", files, of_texts)
+    join = "SELECT s.name, g.name, p.weight FROM Star s JOIN Pairs p ON p.star = s.name JOIN Galaxy g ON p.galaxy = g.name"
+    assert rows(cluster, join) == rows(cluster, join, alone) != Counter()
+    numbers = write_lines(inputs / "numbers.csv", star_lines(50, 1))
+    loaded(cluster, "new", "Plain", numbers, **DIRECTOR)
+    refused = load(cluster, "new", "Wrong", *files, **{**of_texts, "director": "Star,Plain"})
+    assert refused.status != 0 and "--key galaxy is a text, and the key of Plain is id, an integer" in refused.complaint, refused.complaint
+    cluster.meridian.must("check", "--data", cluster.data)
+    assert leftovers(cluster) == []
+
+
+def test_pairs_of_rows_whose_files_are_at_workers_alone(meridian: Meridian, tmp_path: Path) -> None:
+    """The own keys of a child are read by the front end, and positions by workers, each from where the files are. Some files are damaged."""
+    with loading_cluster(meridian, tmp_path, 3, ("--keep-files", "0")) as cluster:
+        inputs, alone = tmp_path / "in", tmp_path / "alone"
+        load_ends(cluster, alone, inputs)
+        away = lambda: cluster.status()["away_files"]  # noqa: E731
+        gone = lambda: not list(cluster.data.glob("tables/new.*/*/chunk_[0-9]*.mrd"))  # noqa: E731
+        wait_until(lambda: away() > 0 and gone(), 60, "the files are at workers alone")
+        replicas = {name: list(worker.directory.glob("replicas/tables/new.galaxy/*/chunk_*.mrd")) for name, worker in cluster.workers.items()}
+        name = max(replicas, key=lambda name: len(replicas[name]))
+        for path in replicas[name]:
+            content = bytearray(path.read_bytes())
+            for place in range(100, len(content), 4096):
+                content[place] ^= 0x55
+            changed = path.with_suffix(".changed")
+            changed.write_bytes(content)
+            changed.rename(path)
+        galaxies = (50_000, STARS)
+        files = [write_lines(inputs / f"pairs{n}.csv", pair_lines(800, n, galaxies, VISIT_KEYS), PAIRS) for n in range(3)]
+        check_as_on_one_machine(cluster, alone, "Pairs", files, {**pairs_of("Galaxy", "Visit"), "max_errors": 2400})
+        cluster.meridian.must("check", "--data", cluster.data)
+        assert "a replica is damaged" in cluster.workers[name].log
+        assert leftovers(cluster) == []
+
+
+def test_pairs_when_members_die(cluster: Cluster, tmp_path: Path) -> None:
+    """Another worker takes the share of one that dies at any step; a front end leaves the old pairs or the new ones."""
+    inputs, alone = tmp_path / "in", tmp_path / "alone"
+    load_ends(cluster, alone, inputs)
+    pairs = [write_lines(inputs / f"pairs{n}.csv", pair_lines(600, n, (0, STARS), (50_000, STARS)), PAIRS) for n in range(3)]
+    options: dict[str, object] = {**pairs_of("Star", "Galaxy"), "max_errors": 1800}
+    told = check_as_on_one_machine(cluster, alone, "Pairs", pairs, options)
+    before = rows(cluster, "SELECT * FROM Pairs")
+    healthy = cluster.meridian
+    for step in ("begun", "read", "chunks-written"):
+        cluster.workers["w2"].end(signal.SIGKILL)
+        cluster.meridian = WithEnvironment(healthy, MERIDIAN_FAULT=f"{step}:kill")
+        worker = cluster.start_worker("w2", "--load-from", inputs)
+        cluster.meridian = healthy
+        wait_for_worker(cluster, "w2")
+        again = loaded(cluster, "new", "Pairs", *pairs, replace=True, **options)
+        assert examples(again) == examples(told) and reasons(again) == reasons(told)
+        assert worker.process.wait(timeout=10) == -signal.SIGKILL, step
+        assert rows(cluster, "SELECT * FROM Pairs") == before
+    cluster.start_worker("w2", "--load-from", inputs)
+    other = [write_lines(inputs / f"other{n}.csv", pair_lines(300, n + 70, (0, STARS), (50_000, STARS)), PAIRS) for n in range(3)]
+    for step, stays in (("begun", True), ("before-publish", True), ("after-publish", False)):
+        cluster.meridian = WithEnvironment(healthy, MERIDIAN_FAULT=f"{step}:kill")
+        cluster.restart_front_end(signal.SIGTERM)
+        cluster.meridian = healthy
+        wait_until(lambda: [it["state"] for it in cluster.status()["workers"]] == ["live"] * 3, 30, "the workers are back")
+        outcome = load(cluster, "new", "Pairs", *other, replace=True, **options)
+        assert outcome.status != 0 and "look at the table before you load again" in outcome.complaint, outcome.complaint
+        assert cluster.server.process.wait(timeout=10) == -signal.SIGKILL, step
+        cluster.restart_front_end(signal.SIGKILL)
+        wait_until(lambda: [it["state"] for it in cluster.status()["workers"]] == ["live"] * 3, 30, "the workers are back")
+        assert (rows(cluster, "SELECT * FROM Pairs") == before) == stays, step
+    cluster.meridian.must("check", "--data", cluster.data)
+    # What a load has left goes with the next one.
+    check_as_on_one_machine(cluster, alone, "Pairs", other, {"replace": True, **options})
+    wait_until(lambda: leftovers(cluster) == [], 90, "nothing is left")
+
+
+def test_generated_keys_are_those_of_one_machine(cluster: Cluster, tmp_path: Path) -> None:
+    """Unique over all shares, and the same whoever has written these: in appends, too."""
+    inputs, alone = tmp_path / "in", tmp_path / "alone"
+
+    def nameless(name: str, count: int, files: int, header: str | None = "ra,dec,version") -> list[Path]:
+        lines = [line.split(",", 1)[1] for line in star_lines(count, 1, seed=count)]
+        lines[7] = "12.5,91,7"
+        return [write_lines(inputs / f"{name}{n}.csv", lines[n::files], header) for n in range(files)]
+
+    made: dict[str, object] = {"generate_key": True, "ra": "ra", "dec": "dec", "max_errors": 1, **CUT}
+    told = check_as_on_one_machine(cluster, alone, "Star", nameless("keyless", 4000, 5), made)
+    assert "the column id has generated keys" in told and number(told, "rows loaded") == 3999
+    check_as_on_one_machine(cluster, alone, "Star", nameless("more", 900, 4), {"append": True, "generate_key": True, "max_errors": 1})
+    assert rows(cluster, "SELECT COUNT(*), COUNT(DISTINCT id) FROM Star") == Counter([(4898, 4898)])
+    # By a name of its own, with declared columns, and in files without headers.
+    schema = tmp_path / "positions.json"
+    columns = [{"name": "ra", "type": "DOUBLE"}, {"name": "dec", "type": "DOUBLE"}, {"name": "version", "type": "INT"}]
+    schema.write_text(json.dumps({"columns": columns}))
+    named: dict[str, object] = {**made, "key": "number", "schema": schema}
+    check_as_on_one_machine(cluster, alone, "Named", nameless("named", 600, 3), named)
+    assert rows(cluster, "SELECT COUNT(*), COUNT(DISTINCT number) FROM Named") == Counter([(599, 599)])
+    bare: dict[str, object] = {**made, "ra": "column1", "dec": "column2", "no_header": True}
+    check_as_on_one_machine(cluster, alone, "Bare", nameless("bare", 600, 3, None), bare)
+    # A key that the files have.
+    stars = star_files(inputs, 2)
+    for options in ({**made, "key": "version"}, {**made, "key": "id"}):
+        here = cluster.meridian.run(*load_arguments(alone, "new", "Wrong", *stars, **options))
+        outcome = load(cluster, "new", "Wrong", *stars, **options)
+        told, told_here = (re.sub(r"worker w\d: ", "", text).splitlines()[-1] for text in (outcome.complaint, here.complaint))
+        assert outcome.status == here.status != 0 and told == told_here
+    # A share that another worker writes has the same keys.
+    before = rows(cluster, "SELECT * FROM Star")
+    healthy = cluster.meridian
+    cluster.workers["w1"].end(signal.SIGKILL)
+    cluster.meridian = WithEnvironment(healthy, MERIDIAN_FAULT="chunks-written:kill")
+    worker = cluster.start_worker("w1", "--load-from", inputs)
+    cluster.meridian = healthy
+    wait_for_worker(cluster, "w1")
+    loaded(cluster, "new", "Star", *(inputs / f"keyless{n}.csv" for n in range(5)), replace=True, **made)
+    assert worker.process.wait(timeout=10) == -signal.SIGKILL
+    # What it has left goes when it starts again.
+    cluster.start_worker("w1", "--load-from", inputs)
+    wait_for_worker(cluster, "w1")
+    loaded(cluster, "new", "Star", *(inputs / f"more{n}.csv" for n in range(4)), append=True, generate_key=True, max_errors=1)
+    assert rows(cluster, "SELECT * FROM Star") == before
+    cluster.meridian.must("check", "--data", cluster.data)
+    wait_until(lambda: leftovers(cluster) == [], 30, "nothing is left")
 
 
 def test_orphans_are_together_and_directors_follow_them(cluster: Cluster, tmp_path: Path) -> None:
@@ -500,15 +790,13 @@ def test_what_is_wrong_with_files_is_told_as_on_one_machine(cluster: Cluster, tm
 def test_what_workers_do_not_load_is_told(cluster: Cluster, tmp_path: Path) -> None:
     inputs = tmp_path / "in"
     stars = star_files(inputs, 2)
-    for options, said in (
-        ({"generate_key": True, "ra": "ra", "dec": "dec"}, "generated keys"),
-        ({"kind": "match", "key": "a,b", "director": "Star,Star"}, "a match table"),
-        ({**DIRECTOR, "dry_run": True}, "--dry-run"),
-    ):
-        outcome = load(cluster, "new", "Star", *stars, **options)
-        assert outcome.status != 0 and said in outcome.complaint and "--data DIR" in outcome.complaint, outcome.complaint
+    outcome = load(cluster, "new", "Star", *stars, **DIRECTOR, dry_run=True)
+    assert outcome.status != 0 and "--dry-run" in outcome.complaint and "--data DIR" in outcome.complaint, outcome.complaint
+    outcome = load(cluster, "new", "Star", *stars, generate_key=True)
+    assert outcome.status != 0 and "--generate-key is for directors" in outcome.complaint, outcome.complaint
     assert "standard input" in load(cluster, "new", "Star", "-", **DIRECTOR).complaint
     assert "there is no director" in load(cluster, "new", "Visit", *stars, **CHILD).complaint
+    assert "there is no director" in load(cluster, "new", "Pairs", *stars, **pairs_of("Star", "Star")).complaint
     outcome = load(cluster, "new", "Star", stars[0], inputs / "none.csv", **DIRECTOR)
     assert outcome.status != 0 and re.search(r"worker w\d: .*none\.csv", outcome.complaint), outcome.complaint
     elsewhere = write_lines(tmp_path / "elsewhere.csv", star_lines(10, 1))

@@ -27,6 +27,7 @@ mod listen;
 pub mod messages;
 mod operator;
 mod placement;
+mod scrubs;
 mod secret;
 mod tls;
 mod worker;

@@ -234,6 +234,9 @@ pub struct ClusterStatus {
     pub single_copy_files: u64,
     /// Those that no worker has which can be reached.
     pub lost_files: u64,
+    /// Files of the front end that was asked which are damaged, and which no worker has given anew yet.
+    #[serde(default)]
+    pub damaged_files: u64,
     /// Why there are fewer replicas than there shall be, if that will not pass by itself.
     pub warnings: Vec<String>,
 }
@@ -296,6 +299,9 @@ pub struct TableSelection {
     pub table: Option<String>,
 }
 
+/// What messages call the front end among workers.
+pub const FRONT_END: &str = "the front end";
+
 /// What an operator has workers read through.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScrubRequest {
@@ -310,11 +316,14 @@ pub struct ScrubRequest {
 pub struct ScrubStatus {
     /// The workers that do it or have done it, by name.
     pub workers: BTreeMap<String, WorkerScrub>,
+    /// How far the front end that was asked is with its own files; none if it was asked for nothing since it started.
+    #[serde(default)]
+    pub front_end: Option<WorkerScrub>,
     /// Why others do not, by name.
     pub failed: BTreeMap<String, String>,
 }
 
-/// How far a worker is with it.
+/// How far a worker, or a front end with its own files, is with it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerScrub {
     /// A number that no other scrub has.
@@ -391,6 +400,8 @@ pub struct LoadState {
 pub struct LoadTask {
     /// What it reads.
     pub inputs: LoadInputs,
+    /// The parts of whose files it reads keys and positions: those of the rows that pairs are of.
+    pub parts: Vec<PartName>,
     /// What it does with that.
     pub work: LoadWork,
 }

@@ -83,6 +83,14 @@ pub trait FileHolders: std::fmt::Debug + Send + Sync {
         part: LoadId,
         file: ChunkId,
     ) -> BoxFuture<'a, Result<Arc<dyn ByteSource>, StoreError>>;
+
+    /// What a file is read from that is here: what is damaged of it comes from others that have it.
+    fn with_others(
+        &self,
+        here: Arc<dyn ByteSource>,
+        part: LoadId,
+        file: ChunkId,
+    ) -> Arc<dyn ByteSource>;
 }
 
 /// The resources that a data directory uses, for monitoring.
@@ -231,7 +239,8 @@ impl Archive {
         match (open_here(path), &self.opened.replicas) {
             (Err(StoreError::Missing { .. }), Some(replicas)) => replicas.source(part, file).await,
             (opened, _) => match (opened?, self.opened.holders.get()) {
-                (Some(here), _) => Ok(here),
+                (Some(here), Some(holders)) => Ok(holders.with_others(here, part, file)),
+                (Some(here), None) => Ok(here),
                 (None, Some(holders)) => holders.source(path, part, file).await,
                 (None, None) => open_anywhere(path).await,
             },

@@ -1,23 +1,26 @@
 //! The directors that a child or match table hangs on, and the director's other children.
 
+mod family;
+
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use catalog::{
-    Catalog, CatalogError, Chunk, Column, Database, DirectorRef, LoadLock, OtherDatabase, Table,
-    TableKind, fold_name,
+    Catalog, Chunk, Column, Database, DirectorRef, OtherDatabase, Table, TableKind, fold_name,
 };
 use sky::ChunkId;
-use store::LoadDir;
+use store::{DirectorIndex, LoadDir};
+use tokio::runtime::Handle;
 
+pub(crate) use self::family::Family;
 use crate::error::{IngestError, nearest};
 use crate::key_map::KeyMap;
-use crate::load_locks::wait_for_lock_in;
+use crate::memory::MemoryBudget;
 use crate::place::PlaceContext;
 use crate::place::child::Parent;
 use crate::place::director::EarlierKeys;
-use crate::place::end_rows::EndRows;
+use crate::place::end_rows::{ChunkFiles, EndRows, PartFiles};
 use crate::place::matches::{EndExtent, MatchEnd};
 use crate::plan::Roles;
 use crate::report::Partitioning;
@@ -27,7 +30,7 @@ use crate::request::LoadRequest;
 #[derive(Debug)]
 struct Director {
     table: Table,
-    /// Its parts.
+    /// Its parts. Where `files` has its chunk files, a directory for each run of the keys by which rows are placed.
     dirs: Vec<LoadDir>,
     /// The chunks of all parts, each with the number of its part.
     chunks: Vec<(usize, Chunk)>,
@@ -35,6 +38,17 @@ struct Director {
     elsewhere: Option<OtherDatabase>,
     /// Of a child: whether rows with one own key were found in several places.
     scattered_keys: bool,
+    /// Who has its chunk files, if they are in another data directory.
+    files: Option<Arc<dyn PartFiles>>,
+}
+
+/// A table of whose rows pairs are, where its files are in another data directory.
+pub(crate) struct RemoteEnd {
+    pub table: Table,
+    /// The runs of its keys; of a child, of its own keys. None where the other end is the same table, which has them.
+    pub runs: Vec<LoadDir>,
+    /// Of a child: whether rows with one own key are in several places.
+    pub scattered_keys: bool,
 }
 
 /// The directors of a table: none, one (child) or two (match, whose ends may be children, too). Of a director that gets one more part: what it has already.
@@ -89,11 +103,39 @@ impl Directors {
             chunks,
             elsewhere: None,
             scattered_keys: false,
+            files: None,
         };
         Self {
             directors: vec![director],
             earlier: None,
         }
+    }
+
+    /// The ends of a match table whose files are in another data directory.
+    pub(crate) fn of_remote_ends(
+        ends: Vec<RemoteEnd>,
+        files: &Arc<dyn PartFiles>,
+    ) -> Result<Self, IngestError> {
+        let mut directors = Vec::with_capacity(ends.len());
+        for end in ends {
+            let mut chunks = Vec::new();
+            for (number, part) in end.table.parts.iter().enumerate() {
+                let of_part = files.chunks(part.load)?.into_iter();
+                chunks.extend(of_part.map(|chunk| (number, chunk)));
+            }
+            directors.push(Director {
+                table: end.table,
+                dirs: end.runs,
+                chunks,
+                elsewhere: None,
+                scattered_keys: end.scattered_keys,
+                files: Some(Arc::clone(files)),
+            });
+        }
+        Ok(Self {
+            directors,
+            earlier: None,
+        })
     }
 
     /// Directors that are not published yet: each as it will be, with its directory and its chunks.
@@ -104,6 +146,7 @@ impl Directors {
             chunks: chunks.into_iter().map(|chunk| (0, chunk)).collect(),
             elsewhere: None,
             scattered_keys: false,
+            files: None,
         };
         Self {
             directors: directors.into_iter().map(director).collect(),
@@ -148,16 +191,41 @@ impl Directors {
         self.directors.iter().map(|director| &director.table)
     }
 
-    /// The runs of the keys of a child's director; none of other tables.
-    pub(crate) fn runs(&self) -> Vec<PathBuf> {
-        self.directors
-            .first()
-            .map_or_else(Vec::new, Director::indexes)
+    /// The directories of the runs of the keys of each.
+    pub(crate) fn runs(&self) -> Vec<Vec<PathBuf>> {
+        self.directors.iter().map(Director::indexes).collect()
     }
 
-    /// The smallest chunk of a child's director.
-    pub(crate) fn smallest_chunk(&self) -> Option<ChunkId> {
-        self.directors.first().and_then(Director::smallest_chunk)
+    /// The same for the ends of a match table: of a child they are of its own keys, and written below `dir` by what its files hold. Blocks its
+    /// thread. The second end has none where it is the same table as the first.
+    pub(crate) fn end_runs(
+        &mut self,
+        budget: &Arc<MemoryBudget>,
+        dir: &Path,
+    ) -> Result<Vec<Vec<PathBuf>>, IngestError> {
+        let mut runs = Vec::with_capacity(self.directors.len());
+        for number in 0..self.directors.len() {
+            let (before, rest) = self.directors.split_at_mut(number);
+            let Some(director) = rest.first_mut() else {
+                break;
+            };
+            if let Some(same) = before.iter().find(|it| it.is_same_as(director)) {
+                director.scattered_keys = same.scattered_keys;
+                runs.push(Vec::new());
+                continue;
+            }
+            runs.push(match director.table.spec.kind {
+                TableKind::Child => vec![director.write_own_keys(budget, dir)?],
+                _ => director.indexes(),
+            });
+        }
+        Ok(runs)
+    }
+
+    /// The smallest chunk of each.
+    pub(crate) fn smallest_chunks(&self) -> Vec<Option<ChunkId>> {
+        let directors = self.directors.iter();
+        directors.map(Director::smallest_chunk).collect()
     }
 
     /// How the catalog remembers them.
@@ -209,7 +277,7 @@ impl Directors {
             ));
         };
         let left_end = left.end(keys[0], context, memory / 2)?;
-        let right_end = if left.table.part_numbers() == right.table.part_numbers() {
+        let right_end = if left.is_same_as(right) {
             right.scattered_keys = left.scattered_keys;
             MatchEnd {
                 key: keys[1],
@@ -266,6 +334,33 @@ impl Director {
         self.chunks.iter().map(|(_, chunk)| chunk.chunk).min()
     }
 
+    /// Whether both are the same parts of one table.
+    fn is_same_as(&self, other: &Self) -> bool {
+        self.table.part_numbers() == other.table.part_numbers()
+    }
+
+    /// Its rows; `None` if it has no key.
+    fn rows(&self, runtime: Handle) -> Option<EndRows> {
+        let files = match &self.files {
+            Some(files) => ChunkFiles::Elsewhere(files),
+            None => ChunkFiles::Here(&self.dirs),
+        };
+        EndRows::new(&self.table, &self.chunks, &files, runtime)
+    }
+
+    /// Writes the run of a child's own keys. Gives its directory.
+    fn write_own_keys(
+        &mut self,
+        budget: &Arc<MemoryBudget>,
+        dir: &Path,
+    ) -> Result<PathBuf, IngestError> {
+        let runtime = Handle::try_current().map_err(|_| IngestError::Internal)?;
+        let rows = self.rows(runtime).ok_or(IngestError::Internal)?;
+        let (run, in_one_place) = rows.write_places(budget, dir)?;
+        self.scattered_keys = !in_one_place;
+        Ok(run)
+    }
+
     /// What a match table needs to know of it.
     fn end(
         &mut self,
@@ -273,13 +368,16 @@ impl Director {
         context: &PlaceContext,
         memory: u64,
     ) -> Result<MatchEnd, IngestError> {
-        let runtime = tokio::runtime::Handle::try_current().map_err(|_| IngestError::Internal)?;
-        let rows = EndRows::new(&self.table, &self.chunks, &self.dirs, runtime).map(Arc::new);
+        let runtime = Handle::try_current().map_err(|_| IngestError::Internal)?;
+        let rows = self.rows(runtime).map(Arc::new);
         let (keys, extent) = match (self.table.spec.kind, &rows) {
-            (TableKind::Child, Some(rows)) => {
+            (TableKind::Child, Some(rows)) if self.files.is_none() => {
                 let (keys, in_one_place) = rows.places(context, memory)?;
                 self.scattered_keys = !in_one_place;
                 (keys, EndExtent::Unknown)
+            }
+            (TableKind::Child, Some(_)) => {
+                (KeyMap::open(&self.indexes(), memory)?, EndExtent::Unknown)
             }
             _ => {
                 let strays = self.chunks.iter().filter(|(_, chunk)| chunk.strays > 0);
@@ -330,6 +428,7 @@ impl Director {
                         dirs,
                         chunks,
                         scattered_keys: false,
+                        files: None,
                     });
                 }
                 Err(store::StoreError::Missing { .. }) => continue,
@@ -386,6 +485,15 @@ pub(crate) fn open_parts(
     table.parts.iter().map(open).collect()
 }
 
+/// The largest key in the indexes of parts of a director.
+pub(crate) fn largest_key(dirs: &[LoadDir]) -> Result<Option<i64>, IngestError> {
+    let mut largest = None;
+    for dir in dirs {
+        largest = largest.max(DirectorIndex::open(&dir.index_dir())?.largest_key()?);
+    }
+    Ok(largest)
+}
+
 async fn no_such_director(
     catalog: &Catalog,
     database: &str,
@@ -398,181 +506,4 @@ async fn no_such_director(
     Ok(IngestError::Options(format!(
         "there is no director {name:?} in the database {database:?}{hint}: load the director before its children"
     )))
-}
-
-/// The tables that share the keys of a director, and the lock that keeps two loads from giving one key two places.
-///
-/// A child holds it from the placing of its orphans to its publication, a part that is appended to a director from its
-/// beginning to its publication, a match table while it is published.
-#[derive(Debug, Default)]
-pub(crate) struct Family {
-    #[expect(dead_code, reason = "held, not read")]
-    locks: Vec<LoadLock>,
-    /// All parts of the director's children, those of the table that is loaded among them if it is appended to.
-    children: Vec<LoadDir>,
-    /// Parts that the director has got since the load began to read.
-    later_parts: Vec<LoadDir>,
-    /// Match tables with pairs of which the director does not have an end.
-    unsettled: Vec<String>,
-}
-
-impl Family {
-    /// Waits until no other load is between placing keys of these directors and its publication; then looks what there is.
-    pub(crate) async fn gather(
-        catalog: &Catalog,
-        request: &LoadRequest,
-        directors: &Directors,
-    ) -> Result<Self, IngestError> {
-        let names = directors.directors.iter().map(|it| &it.table.spec.name);
-        let database = request.director_database();
-        let mut family = Self::lock(request, database, names.collect()).await?;
-        let [director] = directors.directors.as_slice() else {
-            return Ok(family);
-        };
-        let now = catalog.table(database, &director.table.spec.name).await?;
-        if let Some(now) = now.filter(|now| now.placement == director.table.placement) {
-            expect_parts(&director.table, &now)?;
-            let known = director.table.origins();
-            let mut later = now;
-            // A part that was merged meanwhile has the keys of its parts, in the same places.
-            let is_known =
-                |part: &catalog::Part| part.origins().iter().all(|it| known.contains(it));
-            later.parts.retain(|part| !is_known(part));
-            family.later_parts = open_parts(request, &later)?;
-        }
-        if director.elsewhere.is_some() {
-            // With keys that the director lacks it is not taken for placed by it: nobody else has to know where they are.
-            return Ok(family);
-        }
-        family.look(catalog, request, &director.table).await?;
-        if request.append {
-            family.look_for_pairs(catalog, request).await?;
-        }
-        Ok(family)
-    }
-
-    /// Match tables with pairs of the child to which rows are appended: these may have own keys that others have already, elsewhere.
-    async fn look_for_pairs(
-        &mut self,
-        catalog: &Catalog,
-        request: &LoadRequest,
-    ) -> Result<(), IngestError> {
-        for table in catalog.tables(&request.database).await? {
-            let is_of_child = table.spec.refers_to(&request.database, &request.table);
-            if is_of_child && table.spec.kind == TableKind::Match {
-                self.unsettled.push(table.spec.name);
-            }
-        }
-        Ok(())
-    }
-
-    /// The same for a part that is appended to a director.
-    pub(crate) async fn of_director(
-        catalog: &Catalog,
-        request: &LoadRequest,
-        director: &Table,
-    ) -> Result<Self, IngestError> {
-        let names = vec![&director.spec.name];
-        let mut family = Self::lock(request, &request.database, names).await?;
-        family.look(catalog, request, director).await?;
-        Ok(family)
-    }
-
-    /// Waits until no other load is between placing keys of these directors of a database and its publication.
-    pub(crate) async fn lock(
-        request: &LoadRequest,
-        database: &str,
-        mut directors: Vec<&String>,
-    ) -> Result<Self, IngestError> {
-        // In one order, whoever asks.
-        directors.sort_by_key(|name| fold_name(name));
-        directors.dedup_by_key(|name| fold_name(name));
-        let mut locks = Vec::with_capacity(directors.len());
-        for director in directors {
-            let lock = format!("{director} orphans");
-            locks.push(wait_for_lock_in(request, database, &lock).await?);
-        }
-        Ok(Self {
-            locks,
-            ..Self::default()
-        })
-    }
-
-    async fn look(
-        &mut self,
-        catalog: &Catalog,
-        request: &LoadRequest,
-        director: &Table,
-    ) -> Result<(), IngestError> {
-        for table in catalog.tables(&request.database).await? {
-            let mut references = table.spec.directors.iter();
-            let placed_here = |it: &DirectorRef| it.placement == Some(director.placement);
-            if !references.any(placed_here) {
-                continue;
-            }
-            match table.spec.kind {
-                // What is replaced has no say.
-                TableKind::Child
-                    if request.replace
-                        && fold_name(&table.spec.name) == fold_name(&request.table) => {}
-                TableKind::Child => self.children.extend(open_parts(request, &table)?),
-                _ if table.orphan_rows() > 0 => self.unsettled.push(table.spec.name),
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Children of which the caller knows that no other is being loaded.
-    pub(crate) fn of(children: Vec<LoadDir>) -> Self {
-        Self {
-            children,
-            ..Self::default()
-        }
-    }
-
-    /// The indexes in which keys are that the load has not met in the director: first the director's later parts, then the
-    /// orphans of the children.
-    pub(crate) fn indexes(&self) -> Vec<PathBuf> {
-        let later = self.later_parts.iter();
-        let children = self.children.iter().map(LoadDir::index_dir);
-        let children = children.filter(|dir| dir.exists());
-        later.map(LoadDir::index_dir).chain(children).collect()
-    }
-
-    /// Match tables with pairs that lie elsewhere than keys which a new part of the director may bring.
-    pub(crate) fn unsettled(&self) -> &[String] {
-        &self.unsettled
-    }
-
-    /// Whether a director has got parts since the load began to read, by which pairs would have been placed otherwise. Holds the
-    /// directors' locks from then on.
-    pub(crate) async fn lock_for_publication(
-        catalog: &Catalog,
-        request: &LoadRequest,
-        directors: &Directors,
-    ) -> Result<(Self, Vec<bool>), IngestError> {
-        let names = directors.directors.iter().map(Director::family_name);
-        let family = Self::lock(request, &request.database, names.collect()).await?;
-        let mut changed = Vec::new();
-        for director in &directors.directors {
-            let then = &director.table;
-            let now = catalog.table(&request.database, &then.spec.name).await?;
-            if let Some(now) = now.as_ref().filter(|now| now.placement == then.placement) {
-                expect_parts(then, now)?;
-            }
-            changed.push(now.is_none_or(|now| now.origins() != then.origins()));
-        }
-        Ok((family, changed))
-    }
-}
-
-/// Sees that a director still has the rows by which others were placed: the keys of a part that was dropped meanwhile are unknown
-/// now, and no index says where their rows are. Parts may have been merged.
-fn expect_parts(then: &Table, now: &Table) -> Result<(), IngestError> {
-    if then.origins().is_subset(&now.origins()) {
-        return Ok(());
-    }
-    let table = format!("{}.{}", then.spec.database, then.spec.name);
-    Err(CatalogError::TableChanged { table }.into())
 }

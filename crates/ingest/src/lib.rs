@@ -85,6 +85,7 @@ pub use load::{load, load_with};
 pub use memory::{default_memory, machine_memory, parse_size};
 pub use mysql_type::declared_column;
 pub use normalise::column_type;
+pub use place::end_rows::PartFiles;
 pub use place::matches::HOME_COLUMNS;
 pub use progress::{Phase, Progress, ProgressSnapshot};
 pub use rejected_rows::{RejectedRow, RejectionSummary};
@@ -96,7 +97,7 @@ pub use report::{LoadReport, Partitioning, PlacementCounts, grouped, size};
 pub use request::{LoadRequest, PositionUnit, TextOptions};
 pub use schema::parse_byte;
 pub use shares::{
-    InputPlan, MayRead, PlanRequest, PlannedFile, ShareFile, ShareReport, ShareRequest, SharedLoad,
-    plan_inputs, write_share,
+    InputPlan, MayRead, PlanRequest, PlannedFile, ReadPart, ShareDirector, ShareFile, ShareReport,
+    ShareRequest, SharedLoad, plan_inputs, write_share,
 };
 pub use small_appends::{SmallAppends, SmallRows};

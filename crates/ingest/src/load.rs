@@ -373,7 +373,10 @@ impl Transaction {
         notes.extend(self.catalog.upgraded_from().map(upgraded_note));
         notes.extend(unit_note(&self.request, &written.outcome));
         notes.extend(written.directors.notes(&self.catalog).await?);
-        let settled = self.settle_pairs(&mut written).await?;
+        let counts = &written.outcome.counts;
+        let has_unknown = counts.unknown_left_keys + counts.unknown_right_keys > 0;
+        let settled = self.settle_pairs(&mut written.spec, &written.directors, has_unknown);
+        let settled = settled.await?;
         match &self.appended_to {
             Some(table) => {
                 notes.extend(unsettled_note(table, written.family.unsettled()));
@@ -453,27 +456,30 @@ impl Transaction {
         }
     }
 
-    /// Where a director has got keys while pairs of a match table were placed, pairs with an unknown end may lie elsewhere than
+    /// Where a director has got keys while pairs of a match table were placed, pairs with an end that is unknown may lie elsewhere than
     /// that says. Nobody appends to the directors until the guard that this gives is dropped.
-    async fn settle_pairs(&self, written: &mut WrittenLoad) -> Result<Option<Family>, IngestError> {
-        if written.spec.kind != TableKind::Match {
+    pub(crate) async fn settle_pairs(
+        &self,
+        spec: &mut TableSpec,
+        directors: &Directors,
+        has_unknown: bool,
+    ) -> Result<Option<Family>, IngestError> {
+        if spec.kind != TableKind::Match {
             return Ok(None);
         }
         let (guard, changed) =
-            Family::lock_for_publication(&self.catalog, &self.request, &written.directors).await?;
-        let counts = &written.outcome.counts;
-        let unknown = counts.unknown_left_keys + counts.unknown_right_keys > 0;
+            Family::lock_for_publication(&self.catalog, &self.request, directors).await?;
         // Any new row of a child may have an own key that another has, elsewhere.
-        let children = written.directors.are_children();
+        let children = directors.are_children();
         let ends = children.iter().zip(&changed);
         let unsure: Vec<bool> = ends.map(|(child, changed)| *child && *changed).collect();
-        forget_placements(&mut written.spec, &unsure);
-        if unknown && changed.contains(&true) {
+        forget_placements(spec, &unsure);
+        if has_unknown && changed.contains(&true) {
             if let Some(table) = &self.appended_to {
                 let table = format!("{}.{}", table.spec.database, table.spec.name);
                 return Err(CatalogError::TableChanged { table }.into());
             }
-            forget_placements(&mut written.spec, &changed);
+            forget_placements(spec, &changed);
         }
         Ok(Some(guard))
     }

@@ -7,16 +7,17 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use catalog::{Column, ColumnMetadata, ColumnType, Position, TableKind, TableMetadata, fold_name};
-use store::{DirectorIndex, LoadDir};
+use store::LoadDir;
 
 use self::keys::{
-    NearlyIntegersOf, check_keys, check_texts, integer_column, of_file, suggest_generated,
-    with_text_keys,
+    NearlyIntegersOf, ONLY_DIRECTORS_HAVE_GENERATED_KEYS, add_key, check_keys, check_texts,
+    integer_column, is_key, of_file, suggest_generated, with_text_keys,
 };
 use self::notes::Notes;
+use crate::directors::largest_key;
 use crate::error::IngestError;
 use crate::format::degrees::PositionsInDegrees;
-use crate::format::generated_key::{FileWithKeys, KeyStart};
+use crate::format::generated_key::{FileWithKeys, KeyStart, files_behind};
 use crate::format::text::TextLayout;
 use crate::format::{self, FileColumns, TableFile};
 use crate::place::child::ChildColumns;
@@ -72,8 +73,16 @@ impl TablePlan {
         }
         let layout = text_layout(request, declared.as_ref());
         // What makes a first line a header differs where columns are declared.
-        let declared_columns = { declared.as_ref().filter(|_| !request.are_columns_found) }
+        let mut declared_columns = { declared.as_ref().filter(|_| !request.are_columns_found) }
             .map(DeclaredTable::in_files);
+        if let Some(columns) = &mut declared_columns
+            && request.generate_key
+            && request.is_share
+            && !request.append
+        {
+            // The plan of the whole load has added the key, which the files lack.
+            columns.retain(|column| !is_key(request, &column.name));
+        }
         let declared_columns = declared_columns.as_deref();
         let files = match &request.made {
             Some(made) => format::made::open(made),
@@ -192,14 +201,9 @@ impl TablePlan {
 
     /// Lets generated keys begin behind those of the parts in these directories.
     pub(crate) fn begin_keys_behind(&self, dirs: &[LoadDir]) -> Result<(), IngestError> {
-        if !self.generates_keys {
-            return Ok(());
+        if self.generates_keys {
+            self.key_start.set(files_behind(largest_key(dirs)?));
         }
-        let mut largest = None;
-        for dir in dirs {
-            largest = largest.max(DirectorIndex::open(&dir.index_dir())?.largest_key()?);
-        }
-        self.key_start.set_behind(largest);
         Ok(())
     }
 
@@ -256,6 +260,9 @@ fn wrong(sentence: impl Into<String>) -> IngestError {
 /// The options that each kind needs and those that mean nothing for it.
 pub(crate) fn check_options(request: &LoadRequest) -> Result<(), IngestError> {
     check_options_of_kind(request)?;
+    if request.generate_key && request.effective_kind() != TableKind::Director {
+        return Err(wrong(ONLY_DIRECTORS_HAVE_GENERATED_KEYS));
+    }
     if request.effective_kind() == TableKind::Replicated && request.kind.is_none() {
         reject_half_a_director(request)?;
     }
@@ -288,7 +295,8 @@ pub(crate) fn check_options_of_kind(request: &LoadRequest) -> Result<(), IngestE
             .then_some(())
             .ok_or("a replicated table has no --director: leave it out, or give --kind child"),
     };
-    if request.generate_key && kind != TableKind::Director {
+    let may_have_position = request.kind.is_none() && kind == TableKind::Replicated;
+    if request.generate_key && kind != TableKind::Director && !may_have_position {
         return Err(wrong(ONLY_DIRECTORS_HAVE_GENERATED_KEYS));
     }
     needed.map_err(wrong)?;
@@ -421,40 +429,6 @@ fn columns_of_files(
     }
     let notes = Notes::of_file(name, &odd, decided);
     Ok((columns, notes, of_file(name, nearly_integers)))
-}
-
-const ONLY_DIRECTORS_HAVE_GENERATED_KEYS: &str =
-    "--generate-key is for directors, which have a position: give --ra and --dec";
-
-/// Adds the column of the generated key before the others, unless the table has it already.
-fn add_key(
-    request: &LoadRequest,
-    kind: TableKind,
-    files: &[Box<dyn TableFile>],
-    columns: &mut Vec<Column>,
-) -> Result<(), IngestError> {
-    let (TableKind::Director, [key]) = (kind, request.key.as_slice()) else {
-        return Err(wrong(ONLY_DIRECTORS_HAVE_GENERATED_KEYS));
-    };
-    let is_key = |name: &str| name.eq_ignore_ascii_case(key);
-    let mut headers = files.iter().filter_map(|file| file.header_names());
-    let is_in_file = headers.any(|names| names.iter().any(|name| is_key(name)));
-    let has_key = columns.iter().any(|column| is_key(&column.name));
-    if is_in_file || (has_key && !request.append) {
-        return Err(wrong(format!(
-            "the files have a column {key} already: name the column of the generated keys otherwise by --key, or leave out --generate-key"
-        )));
-    }
-    if !has_key {
-        let column = Column {
-            name: key.clone(),
-            ty: ColumnType::Int64,
-            nullable: false,
-            declared: None,
-        };
-        columns.insert(0, column);
-    }
-    Ok(())
 }
 
 /// Names that queries could not tell apart, or that Meridian needs for itself.

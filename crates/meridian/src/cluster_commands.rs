@@ -28,7 +28,7 @@ pub const LACKS_REPLICAS: u8 = 3;
 pub enum ClusterCommand {
     /// List the workers, and tell which replicas lack.
     Status(StatusArguments),
-    /// Succeed if every chunk file has its replicas on live workers, and say what lacks otherwise (exit status 3).
+    /// Succeed if every chunk file has its replicas on live workers and no file of the front end is known to be damaged, and say what lacks otherwise (exit status 3).
     Check(FrontEndArguments),
     /// Say what is to be run for another worker, and make its certificate.
     Add(AddArguments),
@@ -42,7 +42,7 @@ pub enum ClusterCommand {
     Repair(RepairArguments),
     /// Wait until each file is at the workers where it shall be, and at no others.
     Rebalance(RepairArguments),
-    /// Have workers read their replicas through and verify all checksums; fail if any is damaged (exit status 3).
+    /// Have workers read their replicas through, and the front end its own files, and verify all checksums; fail if any is damaged (exit status 3).
     Scrub(ScrubArguments),
     /// Make a certificate authority, and the certificates of members, which then speak TLS.
     Init(InitArguments),
@@ -161,9 +161,9 @@ impl FrontEndArguments {
     }
 }
 
-/// Fails if replicas lack.
+/// Fails if replicas lack, or files of the front end are damaged.
 pub fn check(status: &ClusterStatus) -> Result<(), Failure> {
-    if status.missing_replicas == 0 && status.lost_files == 0 {
+    if status.missing_replicas == 0 && status.lost_files == 0 && status.damaged_files == 0 {
         return tell(&replicas_in_words(status));
     }
     let text = replicas_in_words(status);

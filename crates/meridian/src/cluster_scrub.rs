@@ -1,4 +1,4 @@
-//! `meridian cluster scrub`: has workers read their replicas through now, and says what was wrong.
+//! `meridian cluster scrub`: has workers, and the front end, read their files through now, and says what was wrong.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use cluster::Operator;
-use cluster::messages::{ScrubRequest, TableSelection, WorkerScrub};
+use cluster::messages::{FRONT_END, ScrubRequest, ScrubStatus, TableSelection, WorkerScrub};
 use ingest::{grouped, size};
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// What is read through.
 #[derive(Args)]
 pub struct ScrubArguments {
-    /// The worker that reads its replicas through; all by default.
+    /// The worker that reads its replicas through; all by default, and the front end its own files.
     #[arg(value_name = "NAME")]
     worker: Option<String>,
     /// Only the tables of this database.
@@ -56,18 +56,23 @@ async fn scrub(operator: &Operator, request: &ScrubRequest, no_wait: bool) -> Re
     let begun = operator.scrub(request).await?;
     let mut result = ScrubResult {
         workers: begun.workers,
+        front_end: begun.front_end,
         failed: begun.failed,
         missed: HashMap::new(),
     };
-    if result.workers.is_empty() && result.failed.is_empty() {
+    if result.workers.is_empty() && result.failed.is_empty() && result.front_end.is_none() {
         return Err(Failure::new(
             "there are no workers that have replicas: `meridian worker` starts one",
         ));
     }
     if no_wait && !result.workers.is_empty() {
         let names: Vec<&str> = result.workers.keys().map(String::as_str).collect();
+        let own = match result.front_end {
+            Some(_) => ", and the files of the front end by itself",
+            None => "",
+        };
         tell(&format!(
-            "replicas are read through by {}\n",
+            "replicas are read through by {}{own}\n",
             names.join(", ")
         ))?;
         return result.of_failed();
@@ -76,7 +81,7 @@ async fn scrub(operator: &Operator, request: &ScrubRequest, no_wait: bool) -> Re
     while result.runs() {
         sleep(POLL).await;
         let now = operator.scrub_status().await?;
-        result.take(&now.workers, &now.failed, Instant::now());
+        result.take(&now, Instant::now());
         let text = result.progress_in_words();
         progress.show(
             result.sum(|it| it.bytes_read),
@@ -91,6 +96,8 @@ async fn scrub(operator: &Operator, request: &ScrubRequest, no_wait: bool) -> Re
 /// How far the workers are.
 struct ScrubResult {
     workers: BTreeMap<String, WorkerScrub>,
+    /// How far the front end is with its own files, if it reads them.
+    front_end: Option<WorkerScrub>,
     /// Why some have not read all, by name.
     failed: BTreeMap<String, String>,
     /// Since when workers do not answer.
@@ -102,10 +109,26 @@ impl ScrubResult {
     fn runs(&self) -> bool {
         let mut workers = self.workers.iter();
         workers.any(|(name, scrub)| !scrub.is_done && !self.failed.contains_key(name))
+            || self.front_end.as_ref().is_some_and(|it| !it.is_done)
     }
 
-    /// Takes what workers say now.
-    fn take(
+    /// Takes what the front end says now of workers, and of itself.
+    fn take(&mut self, said: &ScrubStatus, now: Instant) {
+        if let Some(own) = self.front_end.take() {
+            let now = said.front_end.as_ref();
+            match now.filter(|it| it.number == own.number) {
+                Some(now) => self.front_end = Some(now.clone()),
+                None if own.is_done => self.front_end = Some(own),
+                None => {
+                    let why = "it was restarted meanwhile: scrub it again".to_owned();
+                    self.failed.insert(FRONT_END.to_owned(), why);
+                }
+            }
+        }
+        self.take_workers(&said.workers, &said.failed, now);
+    }
+
+    fn take_workers(
         &mut self,
         said: &BTreeMap<String, WorkerScrub>,
         failed: &BTreeMap<String, String>,
@@ -134,13 +157,14 @@ impl ScrubResult {
         }
     }
 
+    /// A sum over all who read files.
     fn sum(&self, of: impl Fn(&WorkerScrub) -> u64) -> u64 {
-        self.workers.values().map(of).sum()
+        self.workers.values().chain(&self.front_end).map(of).sum()
     }
 
     fn progress_in_words(&self) -> String {
         format!(
-            "{} of {} replicas, {} not right",
+            "{} of {} files, {} not right",
             grouped(self.sum(|it| it.files_read)),
             grouped(self.sum(|it| it.files)),
             grouped(self.sum(|it| it.damaged + it.unreadable))
@@ -150,7 +174,9 @@ impl ScrubResult {
     /// Says what was found; fails if anything is not right or not read.
     fn tell(&self) -> Result<(), Failure> {
         let mut text = String::new();
-        for (name, scrub) in &self.workers {
+        let named = self.workers.iter().map(|(name, it)| (name.as_str(), it));
+        let own = self.front_end.iter().map(|it| (FRONT_END, it));
+        for (name, scrub) in named.chain(own) {
             for found in &scrub.found {
                 let state = match found.is_damaged {
                     true => "is damaged",
@@ -164,17 +190,11 @@ impl ScrubResult {
                 let _ = writeln!(text, "{name}: {} more", grouped(more));
             }
         }
-        let (damaged, unreadable) = (self.sum(|it| it.damaged), self.sum(|it| it.unreadable));
-        let all = format!(
-            "{} replicas ({}) of {}",
-            grouped(self.sum(|it| it.files_read)),
-            size(self.sum(|it| it.bytes_read)),
-            match self.workers.len() {
-                1 => "1 worker".to_owned(),
-                several => format!("{several} workers"),
-            }
-        );
-        if damaged + unreadable == 0 && self.failed.is_empty() {
+        let unreadable = self.sum(|it| it.unreadable);
+        let own_damaged = self.front_end.as_ref().map_or(0, |it| it.damaged);
+        let damaged = self.sum(|it| it.damaged) - own_damaged;
+        let all = self.read_in_words();
+        if damaged + own_damaged + unreadable == 0 && self.failed.is_empty() {
             return tell(&format!("{all} were read through, and all are right\n"));
         }
         tell(&text)?;
@@ -185,9 +205,15 @@ impl ScrubResult {
                 grouped(damaged)
             ));
         }
+        if own_damaged > 0 {
+            sentences.push(format!(
+                "{} of the front end's own files damaged, which workers that hold them give anew: `meridian cluster check` says whether all are right",
+                grouped(own_damaged)
+            ));
+        }
         if unreadable > 0 {
             sentences.push(format!(
-                "{} of them not read, because their workers lack what that takes, as memory or open files: they stay",
+                "{} of them not read, because those who have them lack what that takes, as memory or open files: they stay",
                 grouped(unreadable)
             ));
         }
@@ -195,9 +221,38 @@ impl ScrubResult {
         Err(Failure::with_status(sentences.join("; "), LACKS_REPLICAS))
     }
 
+    /// What was read.
+    fn read_in_words(&self) -> String {
+        let mut workers = WorkerScrub::default();
+        for scrub in self.workers.values() {
+            workers.files_read += scrub.files_read;
+            workers.bytes_read += scrub.bytes_read;
+        }
+        let of_workers = format!(
+            "{} replicas ({}) of {}",
+            grouped(workers.files_read),
+            size(workers.bytes_read),
+            match self.workers.len() {
+                1 => "1 worker".to_owned(),
+                several => format!("{several} workers"),
+            }
+        );
+        match &self.front_end {
+            None => of_workers,
+            Some(own) => {
+                let (files, bytes) = (grouped(own.files_read), size(own.bytes_read));
+                let of_front_end = format!("{files} files ({bytes}) of the front end");
+                match self.workers.is_empty() {
+                    true => of_front_end,
+                    false => format!("{of_workers} and {of_front_end}"),
+                }
+            }
+        }
+    }
+
     fn failed_in_words(&self) -> impl Iterator<Item = String> {
         let failed = self.failed.iter();
-        failed.map(|(name, why)| format!("{name} did not read all of its replicas through: {why}"))
+        failed.map(|(name, why)| format!("{name} did not read all of its files through: {why}"))
     }
 
     /// Fails if a worker did not begin.
@@ -226,6 +281,18 @@ mod tests {
         }
     }
 
+    fn status(
+        workers: BTreeMap<String, WorkerScrub>,
+        front_end: Option<WorkerScrub>,
+        failed: &BTreeMap<String, String>,
+    ) -> ScrubStatus {
+        ScrubStatus {
+            workers,
+            front_end,
+            failed: failed.clone(),
+        }
+    }
+
     fn of(all: &[(&str, WorkerScrub)]) -> BTreeMap<String, WorkerScrub> {
         let named = all.iter().cloned();
         named.map(|(name, it)| (name.to_owned(), it)).collect()
@@ -234,7 +301,6 @@ mod tests {
     #[test]
     fn a_worker_that_is_restarted_or_gone_ends_the_waiting() {
         let began = Instant::now();
-        let none = BTreeMap::new();
         let mut result = ScrubResult {
             workers: of(&[
                 ("a", scrub(1, 0, false)),
@@ -242,23 +308,40 @@ mod tests {
                 ("c", scrub(3, 0, false)),
                 ("d", scrub(4, 0, false)),
             ]),
+            front_end: Some(scrub(5, 0, false)),
             failed: BTreeMap::new(),
             missed: HashMap::new(),
         };
         let silent = BTreeMap::from([("d".to_owned(), "it does not report".to_owned())]);
         let said = of(&[("a", scrub(1, 2, false)), ("b", scrub(9, 0, false))]);
-        result.take(&said, &silent, began);
+        result.take(&status(said, Some(scrub(5, 1, true)), &silent), began);
         assert_eq!(result.workers["a"].files_read, 2);
         let failed: Vec<&str> = result.failed.keys().map(String::as_str).collect();
         assert_eq!(failed, ["b", "c"], "another scrub; none since its start");
-        // It is back in time.
+        // It is back in time. What the front end has done counts, whatever it says later.
+        let none = BTreeMap::new();
         let said = of(&[("a", scrub(1, 4, true)), ("d", scrub(4, 1, false))]);
-        result.take(&said, &none, began + PATIENCE / 2);
-        result.take(&BTreeMap::new(), &silent, began + PATIENCE);
+        result.take(&status(said, None, &none), began + PATIENCE / 2);
+        let silence = status(BTreeMap::new(), None, &silent);
+        result.take(&silence, began + PATIENCE);
         assert!(result.runs() && !result.failed.contains_key("d"));
-        result.take(&BTreeMap::new(), &silent, began + PATIENCE * 2);
+        result.take(&silence, began + PATIENCE * 2);
         assert!(!result.runs());
         assert_eq!(result.failed["d"], "it does not report");
-        assert_eq!(result.sum(|it| it.files_read), 5);
+        assert_eq!(result.sum(|it| it.files_read), 6);
+    }
+
+    #[test]
+    fn a_front_end_that_is_restarted_ends_the_waiting() {
+        let mut result = ScrubResult {
+            workers: BTreeMap::new(),
+            front_end: Some(scrub(5, 0, false)),
+            failed: BTreeMap::new(),
+            missed: HashMap::new(),
+        };
+        assert!(result.runs());
+        let none = BTreeMap::new();
+        result.take(&status(BTreeMap::new(), None, &none), Instant::now());
+        assert!(!result.runs() && result.failed.contains_key(FRONT_END));
     }
 }

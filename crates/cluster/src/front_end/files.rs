@@ -113,9 +113,19 @@ impl FrontEnd {
         request: Request,
     ) -> Result<Response<Body>, ClientError> {
         let path = part.path(file);
-        if !store::is_away(&path) {
-            return Ok(serve(&path, request).await);
-        }
+        let range = AwayRange {
+            part: part.key,
+            file,
+            bytes: 0,
+            offset: 0,
+            place,
+        };
+        let place = match (store::is_away(&path), place.checked_sub(1)) {
+            (true, _) => place,
+            // What is here comes first, and what workers hold once that was damaged.
+            (false, Some(place)) if self.holders.have(&range) => place,
+            (false, _) => return Ok(serve(&path, request).await),
+        };
         let none = || {
             (
                 StatusCode::NOT_FOUND,
@@ -124,11 +134,9 @@ impl FrontEnd {
         };
         let bytes = part.file(file).ok_or_else(none)?.bytes;
         let range = AwayRange {
-            part: part.key,
-            file,
             bytes,
-            offset: 0,
             place,
+            ..range
         };
         pass_on(&self.holders, range, request.headers()).await
     }

@@ -20,6 +20,7 @@ use sky::ChunkId;
 use store::{ByteSource, HttpFile, HttpTimeouts, ReadPlace, StoreError};
 use tokio::time::sleep;
 
+use super::own_files::{DamagedFiles, with_holders};
 use super::{KnownPart, Member, Members, PartKey, Parts};
 use crate::connect::Peers;
 use crate::credentials::Credentials;
@@ -93,11 +94,30 @@ impl Holders {
         live
     }
 
-    /// Reads a range from the first worker that gives it, and waits for a while for one.
+    /// Whether a worker that has joined holds the file of a range.
+    pub fn have(&self, range: &AwayRange) -> bool {
+        !self.members.holders(range.part, range.file).is_empty()
+    }
+
+    /// A part in the directory of its table, if it has a manifest.
+    pub fn known_part(&self, part: LoadId, table_dir: &Path) -> Option<Arc<KnownPart>> {
+        self.parts.get_or_read(part, table_dir).ok()
+    }
+
+    /// Reads a range of a file that is at workers alone from the first one that gives it, and waits for a while for one.
     ///
     /// # Errors
     /// No worker gives it.
     pub async fn read(&self, range: AwayRange, buffer: &mut [u8]) -> io::Result<()> {
+        let tried = self.try_read(range, buffer).await;
+        tried.map_err(|reasons| self.unreadable(&range, &reasons))
+    }
+
+    /// The same, which tells of each worker that holds the file why it does not give it.
+    ///
+    /// # Errors
+    /// No worker gives it.
+    pub async fn try_read(&self, range: AwayRange, buffer: &mut [u8]) -> Result<(), Vec<String>> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let mut reasons = Vec::new();
@@ -108,7 +128,7 @@ impl Holders {
                 }
             }
             if Instant::now() >= deadline {
-                return Err(self.unreadable(&range, &reasons));
+                return Err(reasons);
             }
             sleep(RETRY).await;
         }
@@ -174,7 +194,10 @@ impl Holders {
 
 /// The workers as the engine knows them.
 #[derive(Debug)]
-pub(super) struct EngineHolders(pub Arc<Holders>);
+pub(super) struct EngineHolders {
+    pub holders: Arc<Holders>,
+    pub damaged: Arc<DamagedFiles>,
+}
 
 impl FileHolders for EngineHolders {
     fn source<'a>(
@@ -188,11 +211,20 @@ impl FileHolders for EngineHolders {
         };
         let source = || {
             let table_dir = path.ancestors().nth(2).ok_or_else(missing)?;
-            let known = self.0.parts.get_or_read(part, table_dir)?;
-            let source = self.0.file(&known, file).ok_or_else(missing)?;
+            let known = self.holders.parts.get_or_read(part, table_dir)?;
+            let source = self.holders.file(&known, file).ok_or_else(missing)?;
             Ok(Arc::new(source) as Arc<dyn ByteSource>)
         };
         std::future::ready(source()).boxed()
+    }
+
+    fn with_others(
+        &self,
+        here: Arc<dyn ByteSource>,
+        part: LoadId,
+        file: ChunkId,
+    ) -> Arc<dyn ByteSource> {
+        with_holders(here, (part, file), (&self.holders, &self.damaged))
     }
 }
 

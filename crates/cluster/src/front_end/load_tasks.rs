@@ -20,7 +20,7 @@ use super::lock;
 use crate::ClusterError;
 use crate::client::MemberClient;
 use crate::file_service::verify;
-use crate::messages::{LoadInputs, LoadTask, LoadTaskOutcome, LoadTaskState, LoadWork};
+use crate::messages::{LoadInputs, LoadTask, LoadTaskOutcome, LoadTaskState, LoadWork, PartName};
 use crate::tls::Role;
 
 /// How often a worker is asked how far it is.
@@ -71,6 +71,8 @@ impl From<ClusterError> for Failure {
 pub(super) struct Tasks {
     client: Arc<MemberClient>,
     inputs: LoadInputs,
+    /// The parts whose files shares read.
+    parts: Vec<PartName>,
     /// What is shown of all of them.
     shown: Arc<Progress>,
     /// How far each is.
@@ -80,10 +82,16 @@ pub(super) struct Tasks {
 }
 
 impl Tasks {
-    pub fn new(client: Arc<MemberClient>, inputs: LoadInputs, shown: Arc<Progress>) -> Self {
+    pub fn new(
+        client: Arc<MemberClient>,
+        inputs: LoadInputs,
+        parts: Vec<PartName>,
+        shown: Arc<Progress>,
+    ) -> Self {
         Self {
             client,
             inputs,
+            parts,
             shown,
             progress: Mutex::default(),
             begun: Mutex::default(),
@@ -205,6 +213,10 @@ impl Tasks {
         }
         let task = LoadTask {
             inputs: self.inputs.clone(),
+            parts: match &work {
+                LoadWork::Plan(_) => Vec::new(),
+                LoadWork::Share(_) => self.parts.clone(),
+            },
             work,
         };
         let path = format!("/loads/{number}");

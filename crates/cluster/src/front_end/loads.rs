@@ -11,7 +11,8 @@ use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::{Response, StatusCode};
 use catalog::{Catalog, fold_name};
-use ingest::{LoadReport, Progress, ShareReport, SharedLoad};
+use ingest::{LoadReport, Progress, ReadPart, ShareReport, SharedLoad};
+use store::{StoreError, table_dir};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -20,7 +21,7 @@ use super::load_tasks::{LoadWorker, Tasks};
 use super::routes::ClientError;
 use super::{FrontEnd, lock};
 use crate::client::{json, read_body};
-use crate::messages::{LoadOrder, LoadState};
+use crate::messages::{LoadOrder, LoadState, PartName};
 
 /// Bytes of an order.
 const LONGEST_ORDER: usize = 64 << 20;
@@ -190,7 +191,11 @@ impl FrontEnd {
             () = load.stop.cancelled() => return Err(cancelled()),
             () = watch(load) => return Err(cancelled()),
         };
-        let tasks = Tasks::new(Arc::clone(&self.client), inputs, Arc::clone(&load.progress));
+        let parts = self
+            .part_names(&shared)
+            .map_err(|error| error.to_string())?;
+        let client = Arc::clone(&self.client);
+        let tasks = Tasks::new(client, inputs, parts, Arc::clone(&load.progress));
         let prepared = tokio::select! {
             biased;
             () = load.stop.cancelled() => Err(cancelled()),
@@ -210,6 +215,27 @@ impl FrontEnd {
             shared.roll_back().await;
         }
         published
+    }
+
+    /// The parts whose files shares read, as workers know them. The load keeps them from being removed.
+    fn part_names(&self, shared: &SharedLoad) -> Result<Vec<PartName>, StoreError> {
+        let data_dir = self.archive.catalog().data_dir();
+        let name_of = |read: ReadPart| {
+            let ReadPart {
+                part,
+                database,
+                table,
+            } = read;
+            let dir = table_dir(data_dir, &database, &table);
+            let known = self.parts.get_or_read(part, &dir)?;
+            Ok(PartName {
+                part: part.0,
+                digest: known.key.digest,
+                database,
+                table,
+            })
+        };
+        shared.read_parts().into_iter().map(name_of).collect()
     }
 
     /// Has workers write all shares, and fetches what they have written.

@@ -10,6 +10,7 @@ mod load_tasks;
 mod loads;
 mod members;
 mod orders;
+mod own_files;
 mod parts;
 mod repair;
 mod room;
@@ -43,6 +44,7 @@ use crate::client::MemberClient;
 use crate::credentials::{CredentialFiles, Credentials};
 use crate::dispatch::Dispatcher;
 use crate::listen::{bind, serve};
+use crate::scrubs::Scrubs;
 use crate::tls::Role;
 use assignments::{Assignments, Inputs, assign};
 use files::LocalPort;
@@ -50,6 +52,7 @@ use holders::{EngineHolders, Holders};
 use leadership::Leadership;
 pub(crate) use members::{Holdings, Member, Members, part_files};
 use orders::Orders;
+use own_files::DamagedFiles;
 use parts::KnownPart;
 pub(crate) use parts::{PartKey, Parts};
 pub use room::KeptFiles;
@@ -124,6 +127,10 @@ pub struct FrontEnd {
     away_version: AtomicU64,
     /// The loads that operators have workers do.
     loads: loads::Loads,
+    /// Its own files that are damaged.
+    damaged: Arc<DamagedFiles>,
+    /// What operators have had read through of its own files.
+    scrubs: Scrubs,
 }
 
 /// What workers were told to hold.
@@ -229,7 +236,11 @@ impl FrontEnd {
             Arc::clone(&parts),
             client.credentials().clone(),
         );
-        archive.read_from_holders(Arc::new(EngineHolders(Arc::clone(&holders))));
+        let damaged: Arc<DamagedFiles> = Arc::default();
+        archive.read_from_holders(Arc::new(EngineHolders {
+            holders: Arc::clone(&holders),
+            damaged: Arc::clone(&damaged),
+        }));
         Ok(Arc::new(Self {
             holders,
             dispatcher: Dispatcher::new(
@@ -266,6 +277,8 @@ impl FrontEnd {
             redirections: AtomicUsize::new(0),
             away_version: AtomicU64::new(0),
             loads: loads::Loads::default(),
+            damaged,
+            scrubs: Scrubs::default(),
         }))
     }
 
@@ -293,6 +306,8 @@ impl FrontEnd {
             () = serve(local, files, &token, stop.clone()) => {}
             () = Arc::clone(&self).keep_assigning() => {}
             () = Arc::clone(&self).keep_bringing_back() => {}
+            () = self.keep_repairing() => {}
+            () = self.keep_scrubbing() => {}
             () = self.keep_leading() => {}
             () = self.notice_sleep() => {}
         }

@@ -166,7 +166,12 @@ impl FrontEnd {
         }
     }
 
-    async fn bring_back(&self, part: &KnownPart, file: ChunkId) -> Result<(), ClusterError> {
+    /// Gets a file from a worker: one that was given up, or in the place of one that is damaged.
+    pub(super) async fn bring_back(
+        &self,
+        part: &KnownPart,
+        file: ChunkId,
+    ) -> Result<(), ClusterError> {
         let (Some(known), Some(source)) = (part.file(file), self.holders.file(part, file)) else {
             return Ok(());
         };

@@ -1,6 +1,7 @@
 //! Has workers read their replicas through at once, and tells how far they are.
 //!
-//! Nothing of it is kept here: each worker knows what it was asked last, so that any front end can be asked.
+//! Each worker knows what it was asked last, so that any front end can be asked. The front end that is asked to begin reads its own files
+//! through, too, unless one worker alone is named.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use tokio::time::timeout;
 use super::routes::{ClientError, no_worker};
 use super::{FrontEnd, Member, lock};
 use crate::client::{json, read_body};
-use crate::messages::{ScrubRequest, ScrubStatus, TableSelection, WorkerScrub};
+use crate::messages::{FRONT_END, ScrubRequest, ScrubStatus, TableSelection, WorkerScrub};
 use crate::tls::Role;
 
 /// Bytes of a request.
@@ -42,14 +43,26 @@ pub(super) async fn begin(
         }
     }
     front_end.expect_tables(&request.tables).await?;
+    let own = match &request.worker {
+        Some(_) => None,
+        None => Some(front_end.scrubs.begin(request.tables.clone())),
+    };
     let asked = front_end.request_all(members, &Method::POST, Some(&request.tables));
-    Ok(json(&asked.await))
+    let mut status = asked.await;
+    match own {
+        Some(Ok(scrub)) => status.front_end = Some(scrub),
+        Some(Err((_, why))) => drop(status.failed.insert(FRONT_END.to_owned(), why)),
+        None => {}
+    }
+    Ok(json(&status))
 }
 
 /// How far workers are.
 pub(super) async fn status(State(front_end): State<Arc<FrontEnd>>) -> Response<Body> {
     let members = front_end.members.all();
-    json(&front_end.request_all(members, &Method::GET, None).await)
+    let mut status = front_end.request_all(members, &Method::GET, None).await;
+    status.front_end = front_end.scrubs.latest();
+    json(&status)
 }
 
 impl FrontEnd {

@@ -51,6 +51,8 @@ impl FrontEnd {
                 latest.single_files
             ));
         }
+        let (damaged_files, damage) = self.damage();
+        warnings.extend(damage);
         let troubled = workers.iter().filter_map(|it| {
             let trouble = it.trouble.as_ref()?;
             Some(format!("{}: {trouble}", it.name))
@@ -88,6 +90,7 @@ impl FrontEnd {
             away_bytes: latest.away_bytes,
             single_copy_files: latest.single_files,
             lost_files: latest.lost_files,
+            damaged_files,
             workers,
             warnings,
         }

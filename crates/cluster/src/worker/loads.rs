@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use axum::extract::{Path as Route, Query, Request, State};
 use axum::http::{Response, StatusCode};
-use ingest::{IngestError, LoadRequest, MayRead, Progress, RemoteInputs, plan_inputs, write_share};
+use ingest::{
+    IngestError, LoadRequest, MayRead, PartFiles, Progress, RemoteInputs, plan_inputs, write_share,
+};
 use remote_files::{Client, Settings, is_url};
 use serde::Deserialize;
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
@@ -325,7 +327,11 @@ async fn run(
     task: &Arc<Task>,
     order: LoadTask,
 ) -> Result<(LoadTaskOutcome, Option<PathBuf>), LoadTaskError> {
-    let LoadTask { inputs, work } = order;
+    let LoadTask {
+        inputs,
+        parts,
+        work,
+    } = order;
     let may_read = worker.loads.may_read.clone();
     let progress = Arc::clone(&task.progress);
     let scratch = task.scratch.clone();
@@ -368,8 +374,10 @@ async fn run(
             let runs = runs.map(|run| run_path(&scratch, run)).collect();
             let turn = worker.loads.turn.acquire().await;
             let _turn = turn.map_err(of_load)?;
-            let written = write_share(*share, runs, &scratch, may_read, progress).await;
-            let (report, part) = written?;
+            let _held = worker.held.hold_parts(&parts).await?;
+            let files = Arc::clone(&worker.held) as Arc<dyn PartFiles>;
+            let written = write_share(*share, runs, files, &scratch, may_read, progress).await;
+            let (report, part) = written.map_err(|error| worker.held.load_failure(error))?;
             Ok((LoadTaskOutcome::Share(Box::new(report)), Some(part)))
         }
     }

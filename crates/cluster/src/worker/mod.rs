@@ -6,6 +6,7 @@ mod fetch;
 mod fetch_queue;
 mod front_ends;
 mod holdings;
+mod load_parts;
 mod loads;
 mod orders;
 mod plans;
@@ -37,6 +38,7 @@ use crate::client::MemberClient;
 use crate::credentials::{CredentialFiles, Credentials, only, require_member};
 use crate::file_service::serve;
 use crate::listen::{bind, serve as serve_port};
+use crate::scrubs::Scrubs;
 use crate::tls::{MemberName, Role, in_words};
 use disks::Disks;
 use front_ends::FrontEnds;
@@ -93,7 +95,7 @@ pub struct Worker {
     /// Counts the reports to all front ends.
     reports: AtomicU64,
     orders: orders::Orders,
-    scrubs: scrub::Scrubs,
+    scrubs: Scrubs,
     loads: loads::Loads,
     /// The threads that run pieces; ends when the worker does, without waiting for them.
     compute: Option<Runtime>,
@@ -174,7 +176,7 @@ impl Worker {
             shares: AtomicU64::new(0),
             reports: AtomicU64::new(1),
             orders: orders::Orders::default(),
-            scrubs: scrub::Scrubs::default(),
+            scrubs: Scrubs::default(),
             loads,
             compute: Some(compute),
             bound,

@@ -24,11 +24,11 @@ use tokio::time::sleep;
 
 use super::Worker;
 use super::plans::KnownPlan;
-use super::scrub::unreadable_file;
 use crate::client::read_body;
 use crate::dispatch::{plan_digest, share_body_parts};
 use crate::frames::{FrameWriter, failure, progress};
 use crate::messages::{ErrorClass, ShareFailure, ShareHead};
+use crate::scrubs::unreadable_file;
 
 /// Bytes of a share as it is sent.
 const LONGEST_SHARE: usize = 256 << 20;

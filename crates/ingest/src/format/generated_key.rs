@@ -19,10 +19,9 @@ use crate::row_batch::RowBatch;
 pub(crate) struct KeyStart(Arc<AtomicI64>);
 
 impl KeyStart {
-    /// Lets the keys begin behind the largest of those that the table has.
-    pub(crate) fn set_behind(&self, largest: Option<i64>) {
-        let files = largest.map_or(0, |largest| (largest >> LINE_BITS) + 1);
-        self.0.store(files.max(0), Relaxed);
+    /// Lets the keys begin as if so many files came before the load's first one.
+    pub(crate) fn set(&self, files: i64) {
+        self.0.store(files, Relaxed);
     }
 
     /// The key of a row; `None` beyond 64 bits, after eight million files.
@@ -31,6 +30,12 @@ impl KeyStart {
         let first = files.checked_mul(1 << LINE_BITS)?;
         first.checked_add(row.line() as i64)
     }
+}
+
+/// How many files come before those of a load whose keys lie behind the largest one that the table has.
+pub(crate) fn files_behind(largest: Option<i64>) -> i64 {
+    let files = largest.map_or(0, |largest| (largest >> LINE_BITS) + 1);
+    files.max(0)
 }
 
 /// A file, and the column that gets the keys.
@@ -148,11 +153,11 @@ mod tests {
         let key = |file, line| start.key_of(RowId::new(file, line));
         assert_eq!(key(0, 2), Some(2));
         assert_eq!(key(1, 2), Some((1 << 40) + 2));
-        start.set_behind(Some((1 << 40) + 5));
+        start.set(files_behind(Some((1 << 40) + 5)));
         assert_eq!(key(0, 2), Some((2 << 40) + 2));
-        start.set_behind(Some(-7));
+        start.set(files_behind(Some(-7)));
         assert_eq!(key(0, 2), Some(2));
-        start.set_behind(Some(i64::MAX));
+        start.set(files_behind(Some(i64::MAX)));
         assert_eq!(key(0, 2), None);
     }
 }

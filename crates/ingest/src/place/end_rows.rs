@@ -1,22 +1,26 @@
 //! The rows of a table by whose keys pairs are placed: read chunk by chunk for their keys and positions.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, UInt64Array};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, UInt64Type};
-use catalog::{Chunk, Table, fold_name};
+use catalog::{Chunk, LoadId, Table, fold_name};
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use sky::{ChunkId, LonLat};
-use store::{ChunkFile, IndexWriter, LoadDir, OpenFiles, ScanRequest, arrow_schema};
+use store::{
+    ByteSource, ChunkFile, IndexWriter, LoadDir, OpenFiles, ScanRequest, StoreError, arrow_schema,
+};
 use tokio::runtime::Handle;
 
 use super::PlaceContext;
 use crate::error::IngestError;
 use crate::key_map::{KeyMap, keys_of};
+use crate::memory::MemoryBudget;
 use crate::position::{PositionColumns, Positions};
-use crate::row_batch::{Place, placed_batch};
+use crate::row_batch::{Place, placed_batch, placed_schema};
 use crate::sort::{SortColumns, Sorter};
 
 /// Files that are kept open.
@@ -24,10 +28,47 @@ const OPEN_FILES: usize = 16;
 /// The share of the run buffers for own keys that are sorted, before any pair is read.
 const KEYS_SHARE: f64 = 0.5;
 
+/// Parts whose files are in another data directory, as that directory knows them.
+pub trait PartFiles: std::fmt::Debug + Send + Sync {
+    /// The chunks of a part.
+    ///
+    /// # Errors
+    /// The part is not known.
+    fn chunks(&self, part: LoadId) -> Result<Vec<Chunk>, StoreError>;
+
+    /// What a chunk file is read from; `file` is the chunk after which it is named.
+    fn source(
+        &self,
+        part: LoadId,
+        file: ChunkId,
+    ) -> BoxFuture<'_, Result<Arc<dyn ByteSource>, StoreError>>;
+}
+
+/// Where the chunk files of a table are.
+pub(crate) enum ChunkFiles<'a> {
+    /// In the directories of its parts, in their order.
+    Here(&'a [LoadDir]),
+    /// In another data directory.
+    Elsewhere(&'a Arc<dyn PartFiles>),
+}
+
+/// A chunk file.
+enum EndFile {
+    Here(PathBuf),
+    Elsewhere {
+        /// The name by which it is kept open.
+        name: PathBuf,
+        part: LoadId,
+        file: ChunkId,
+    },
+}
+
 /// The chunk files of a table, of which the key and, where the rows have them, the positions are read.
 pub(crate) struct EndRows {
     name: String,
-    files: BTreeMap<ChunkId, Vec<PathBuf>>,
+    files: BTreeMap<ChunkId, Vec<EndFile>>,
+    /// Who has them, if they are in another data directory.
+    elsewhere: Option<Arc<dyn PartFiles>>,
     /// The key, then right ascension and declination.
     columns: SchemaRef,
     open: OpenFiles,
@@ -40,13 +81,30 @@ impl std::fmt::Debug for EndRows {
     }
 }
 
+impl EndFile {
+    /// A file of the part with this number; `None` if there is no such part.
+    fn of(table: &Table, number: usize, file: ChunkId, from: &ChunkFiles<'_>) -> Option<Self> {
+        Some(match from {
+            ChunkFiles::Here(dirs) => Self::Here(dirs.get(number)?.chunk_path(file)),
+            ChunkFiles::Elsewhere(_) => {
+                let part = table.parts.get(number)?.load;
+                Self::Elsewhere {
+                    name: PathBuf::from(format!("part {part}, chunk {file}")),
+                    part,
+                    file,
+                }
+            }
+        })
+    }
+}
+
 impl EndRows {
-    /// The rows of a table with these chunks, each of the part in `dirs` with its number. `None` for a table without a key.
-    /// `runtime` is where the files are read.
+    /// The rows of a table with these chunks, each with the number of its part. `None` for a table without a key. `runtime` is where the
+    /// files are read.
     pub(crate) fn new(
         table: &Table,
         chunks: &[(usize, Chunk)],
-        dirs: &[LoadDir],
+        from: &ChunkFiles<'_>,
         runtime: Handle,
     ) -> Option<Self> {
         let spec = &table.spec;
@@ -60,14 +118,18 @@ impl EndRows {
         if let Some(position) = &spec.position {
             wanted.extend([find(&position.ra)?, find(&position.dec)?]);
         }
-        let mut files: BTreeMap<ChunkId, Vec<PathBuf>> = BTreeMap::new();
-        for (part, chunk) in chunks {
-            let path = dirs.get(*part)?.chunk_path(chunk.file);
-            files.entry(chunk.chunk).or_default().push(path);
+        let mut files: BTreeMap<ChunkId, Vec<EndFile>> = BTreeMap::new();
+        for (number, chunk) in chunks {
+            let file = EndFile::of(table, *number, chunk.file, from)?;
+            files.entry(chunk.chunk).or_default().push(file);
         }
         Some(Self {
             name: spec.name.clone(),
             files,
+            elsewhere: match from {
+                ChunkFiles::Here(_) => None,
+                ChunkFiles::Elsewhere(files) => Some(Arc::clone(files)),
+            },
             columns: Arc::new(schema.project(&wanted).ok()?),
             open: OpenFiles::new(OPEN_FILES),
             runtime,
@@ -105,7 +167,18 @@ impl EndRows {
         context: &PlaceContext,
         memory: u64,
     ) -> Result<(KeyMap, bool), IngestError> {
-        let columns = Arc::new(Schema::new(vec![
+        let (dir, in_one_place) = self.write_places(&context.budget, &context.spill_dir)?;
+        Ok((KeyMap::open(&[dir], memory)?, in_one_place))
+    }
+
+    /// Writes a run of its keys with their places below `spill_dir`. Gives its directory, and whether each key is in one place only; of
+    /// others the run has the first place.
+    pub(crate) fn write_places(
+        &self,
+        budget: &Arc<MemoryBudget>,
+        spill_dir: &Path,
+    ) -> Result<(PathBuf, bool), IngestError> {
+        let columns: SchemaRef = Arc::new(Schema::new(vec![
             Field::new("key", DataType::Int64, false),
             Field::new("place", DataType::UInt64, false),
         ]));
@@ -113,11 +186,16 @@ impl EndRows {
             key: Some(0),
             order: Some(1),
         };
-        let keys = context.sorter("end-keys", &columns, by_key, KEYS_SHARE);
+        let keys = Sorter::new(
+            "end-keys",
+            placed_schema(&columns),
+            by_key,
+            Arc::clone(budget),
+            KEYS_SHARE,
+            spill_dir.to_owned(),
+        );
         self.sort_keys(&keys)?;
-        let dir = context
-            .spill_dir
-            .join(format!("keys-of-{}", fold_name(&self.name)));
+        let dir = spill_dir.join(format!("keys-of-{}", fold_name(&self.name)));
         let mut index = IndexWriter::create(&dir)?;
         let mut last: Option<(i64, u64)> = None;
         let mut in_one_place = true;
@@ -136,7 +214,7 @@ impl EndRows {
             }
         }
         index.finish()?;
-        Ok((KeyMap::open(&[dir], memory)?, in_one_place))
+        Ok((dir, in_one_place))
     }
 
     /// Puts each key with its place into a sorter.
@@ -169,6 +247,19 @@ impl EndRows {
         input.finish()
     }
 
+    async fn open(&self, file: &EndFile, chunk: ChunkId) -> Result<Arc<ChunkFile>, StoreError> {
+        match (file, &self.elsewhere) {
+            (EndFile::Here(path), _) => self.open.get(path, chunk).await,
+            (EndFile::Elsewhere { name, part, file }, Some(files)) => {
+                let source = files.source(*part, *file);
+                self.open.get_from(name, chunk, source).await
+            }
+            (EndFile::Elsewhere { name, .. }, None) => {
+                Err(StoreError::Missing { path: name.clone() })
+            }
+        }
+    }
+
     /// Reads the first `width` columns of a chunk in all parts; `take` gets each batch with its file and the number of its first row.
     fn read(
         &self,
@@ -178,8 +269,8 @@ impl EndRows {
     ) -> Result<(), IngestError> {
         let wanted: Vec<usize> = (0..width).collect();
         let schema = Arc::new(self.columns.project(&wanted)?);
-        for path in self.files.get(&chunk).into_iter().flatten() {
-            let file = self.runtime.block_on(self.open.get(path, chunk))?;
+        for file in self.files.get(&chunk).into_iter().flatten() {
+            let file = self.runtime.block_on(self.open(file, chunk))?;
             let names = schema.fields().iter().map(|field| field.name());
             let projection: Result<Vec<usize>, _> =
                 names.map(|name| file.schema().index_of(name)).collect();

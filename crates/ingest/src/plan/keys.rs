@@ -6,11 +6,14 @@ use catalog::{Column, ColumnType, TableKind};
 
 use super::wrong;
 use crate::error::IngestError;
-use crate::format::NearlyIntegers;
+use crate::format::{NearlyIntegers, TableFile};
 use crate::position::find_column;
 use crate::report::grouped;
 use crate::request::LoadRequest;
 use crate::text_keys::texts_of;
+
+pub(super) const ONLY_DIRECTORS_HAVE_GENERATED_KEYS: &str =
+    "--generate-key is for directors, which have a position: give --ra and --dec";
 
 /// A column of which most values are integers, with the file's name in messages.
 pub(super) type NearlyIntegersOf = (PathBuf, NearlyIntegers);
@@ -157,4 +160,41 @@ pub(super) fn integer_column(
     Err(wrong(format!(
         "{role} {name:?} is of type {ty}: a key must be of an integer type of at most 64 bits"
     )))
+}
+
+/// Whether a column is a key of the request.
+pub(super) fn is_key(request: &LoadRequest, name: &str) -> bool {
+    let mut keys = request.key.iter();
+    keys.any(|key| key.eq_ignore_ascii_case(name))
+}
+
+/// Adds the column of the generated key before the others, unless the table has it already.
+pub(super) fn add_key(
+    request: &LoadRequest,
+    kind: TableKind,
+    files: &[Box<dyn TableFile>],
+    columns: &mut Vec<Column>,
+) -> Result<(), IngestError> {
+    let (TableKind::Director, [key]) = (kind, request.key.as_slice()) else {
+        return Err(wrong(ONLY_DIRECTORS_HAVE_GENERATED_KEYS));
+    };
+    let is_key = |name: &str| is_key(request, name);
+    let mut headers = files.iter().filter_map(|file| file.header_names());
+    let is_in_file = headers.any(|names| names.iter().any(|name| is_key(name)));
+    let has_key = columns.iter().any(|column| is_key(&column.name));
+    if is_in_file || (has_key && !request.append && !request.is_share) {
+        return Err(wrong(format!(
+            "the files have a column {key} already: name the column of the generated keys otherwise by --key, or leave out --generate-key"
+        )));
+    }
+    if !has_key {
+        let column = Column {
+            name: key.clone(),
+            ty: ColumnType::Int64,
+            nullable: false,
+            declared: None,
+        };
+        columns.insert(0, column);
+    }
+    Ok(())
 }

@@ -11,12 +11,13 @@ use store::{DirectorIndex, LoadDir, PartManifest, PartPartitioning};
 
 use super::conflicts::{Rule, ShareConflicts, find_conflicts};
 use super::division::share_sizes;
-use super::report::{contents, first_examples};
+use super::report::{contents, first_examples, unknown_ends};
 use super::{InputPlan, PlanRequest, RUN_FILE, ShareReport, ShareRequest};
 use crate::append::{as_this_table, same_placements};
-use crate::directors::{Directors, Family, open_parts};
+use crate::directors::{Directors, Family, largest_key, open_parts};
 use crate::error::{IngestError, Rejection};
 use crate::fault;
+use crate::format::generated_key::files_behind;
 use crate::leftovers::clean_up;
 use crate::load::{Transaction, blocking, check_existing};
 use crate::load_locks::wait_for_lock;
@@ -41,19 +42,25 @@ pub struct SharedLoad {
     pub(super) appended_to: Option<Table>,
     /// The runs of the keys that the table has already.
     older: Vec<LoadDir>,
+    /// How many files count as coming before those of the load, for keys that are generated.
+    files_before: i64,
+    /// The directories of the runs of keys of each director.
+    pub(super) director_runs: Vec<Vec<PathBuf>>,
     overlap_deg: Option<f64>,
     pub(super) plan: Option<(InputPlan, Partitioning)>,
-    shares: Vec<Share>,
+    pub(super) shares: Vec<Share>,
     /// Whether shares are written once more.
     is_second_round: bool,
     pub(super) orphan_keys: u64,
 }
 
 #[derive(Debug)]
-struct Share {
+pub(super) struct Share {
     load: LoadId,
-    dir: LoadDir,
+    pub(super) dir: LoadDir,
     files: Vec<PathBuf>,
+    /// How many files come before these in the load.
+    first_file: usize,
     /// The keys in conflict with what comes before this share.
     conflicts: ShareConflicts,
 }
@@ -90,7 +97,15 @@ impl SharedLoad {
                 let family = Family::gather(catalog, &request, &directors).await?;
                 (directors, family, Vec::new())
             }
+            (_, TableKind::Match) => {
+                let directors = Directors::find(catalog, &request, kind).await?;
+                (directors, Family::default(), Vec::new())
+            }
             _ => (Directors::none(), Family::default(), Vec::new()),
+        };
+        let files_before = match request.generate_key {
+            true => files_behind(largest_key(&older)?),
+            false => 0,
         };
         if let Some(table) = &appended_to {
             same_placements(table, &directors)?;
@@ -113,6 +128,8 @@ impl SharedLoad {
             directors,
             appended_to,
             older,
+            files_before,
+            director_runs: Vec::new(),
             overlap_deg,
             plan: None,
             shares: Vec::new(),
@@ -149,7 +166,7 @@ impl SharedLoad {
             ..plan.load.clone()
         };
         let kind = request.effective_kind();
-        if kind == TableKind::Match || plan.files.is_empty() {
+        if plan.files.is_empty() {
             return Err(IngestError::Internal);
         }
         let settled = settled_cut(&self.catalog, &request, &self.directors, kind).await?;
@@ -169,17 +186,21 @@ impl SharedLoad {
             ..
         } = &request;
         let loads = self.catalog.begin_loads(database, table, sizes.len());
+        let mut first_file = 0;
         for (load, size) in loads.await?.into_iter().zip(&sizes) {
             self.shares.push(Share {
                 load,
                 dir: LoadDir::create(data_dir, database, table, load)?,
                 files: files.by_ref().take(*size).collect(),
+                first_file,
                 conflicts: ShareConflicts::default(),
             });
+            first_file += size;
         }
         self.request = request;
         self.plan = Some((plan, partitioning));
         fault::reached("begun")?;
+        self.find_director_runs(kind).await?;
         Ok(sizes.len())
     }
 
@@ -195,18 +216,19 @@ impl SharedLoad {
         let with_table = usize::from(share.conflicts.with_table.is_some());
         let with_shares = usize::from(share.conflicts.with_shares.is_some());
         let orphan_runs = self.family.indexes().len();
+        let directors = self.share_directors();
         Ok(ShareRequest {
             load: LoadRequest {
                 files: share.files.clone(),
                 ..elsewhere(self.request.clone())
             },
             partitioning: as_in_manifests(*cut),
-            director: self.directors.tables().next().cloned(),
-            smallest_chunk: self.directors.smallest_chunk().map(|chunk| chunk.0),
+            files_before: self.files_before.saturating_add(share.first_file as i64),
             director_runs: match is_director {
                 true => with_table,
-                false => self.directors.runs().len(),
+                false => directors.iter().map(|it| it.runs).sum(),
             },
+            directors,
             earlier_runs: match is_director {
                 true => with_shares,
                 false => 0,
@@ -220,7 +242,7 @@ impl SharedLoad {
 
     /// The files of the runs of keys that the request for a share counts, in their order.
     pub fn run_files(&self, number: usize) -> Vec<PathBuf> {
-        let mut directories = self.directors.runs();
+        let mut directories: Vec<PathBuf> = self.director_runs.iter().flatten().cloned().collect();
         let orphans = self.family.indexes();
         let conflicts = self.shares.get(number).map(|it| it.conflicts.clone());
         let ShareConflicts {
@@ -333,7 +355,7 @@ impl SharedLoad {
         let Some((plan, cut)) = &self.plan else {
             return Err(IngestError::Internal);
         };
-        let spec = self.spec(reports)?;
+        let mut spec = self.spec(reports)?;
         let (rows, rejected) = (
             reports.iter().map(|it| it.manifest.rows).sum::<u64>(),
             reports.iter().map(|it| it.rejected).sum::<u64>(),
@@ -373,6 +395,9 @@ impl SharedLoad {
             .collect();
         let first = self.of_share(shown.first().copied().unwrap_or(0));
         let mut report = self.report(&first, &spec, *cut, reports, &chunks).await?;
+        let has_unknown = reports.iter().any(|report| unknown_ends(report) > 0);
+        let settled = first.settle_pairs(&mut spec, &self.directors, has_unknown);
+        let settled = settled.await?;
         fault::reached("before-publish")?;
         let replaced = match &self.appended_to {
             Some(table) => {
@@ -402,6 +427,7 @@ impl SharedLoad {
                 published.await?
             }
         };
+        drop(settled);
         // The table is visible from here on: what fails below must not undo the load.
         if let Err(error) = fault::reached("after-publish") {
             tracing::warn!(%error, "the load is published");
@@ -513,12 +539,8 @@ impl SharedLoad {
 /// Rejects what one process has to do.
 fn check_can_be_shared(request: &LoadRequest) -> Result<(), IngestError> {
     let is_stream = |file: &PathBuf| file.as_os_str() == "-";
-    let what = if request.kind == Some(TableKind::Match) || request.directors.len() > 1 {
-        "a match table"
-    } else if request.director_database.is_some() {
+    let what = if request.director_database.is_some() {
         "a child of a director in another database"
-    } else if request.generate_key {
-        "a table with generated keys (--generate-key)"
     } else if request.dry_run {
         "a load on trial (--dry-run)"
     } else if request.new_columns.is_some() {

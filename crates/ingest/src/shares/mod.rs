@@ -9,10 +9,13 @@
 //! ```
 //!
 //! The rows, and where they are, are those of appends of the shares one after another: of rows with one key of a director the first in
-//! the order of the inputs is kept, and orphans of one key are where the first share with that key has placed them.
+//! the order of the inputs is kept, and orphans of one key are where the first share with that key has placed them. Generated keys and pairs
+//! are those of the load in one process: a key is made of the row's line and of how many files come before its own, and a pair's places of
+//! its two keys alone.
 
 mod conflicts;
 mod division;
+mod ends;
 mod load;
 mod may_read;
 mod plan;
@@ -21,7 +24,7 @@ mod write;
 
 use std::path::PathBuf;
 
-use catalog::{Chunk, Table, TableMetadata};
+use catalog::{Chunk, LoadId, Table, TableMetadata};
 use serde::{Deserialize, Serialize};
 use store::{PartManifest, PartPartitioning};
 
@@ -78,16 +81,41 @@ pub struct ShareRequest {
     pub load: LoadRequest,
     /// How the sky is cut.
     pub partitioning: PartPartitioning,
-    /// Of a child: its director.
-    pub director: Option<Table>,
-    /// Of a child: the smallest chunk of its director.
-    pub smallest_chunk: Option<i32>,
-    /// The first runs of keys that come with the request: those of the director. Of a director, those that it has already.
+    /// How many files count as coming before the first of the share, for keys that are generated.
+    pub files_before: i64,
+    /// Of a child its director, of a match table the tables of its two ends.
+    pub directors: Vec<ShareDirector>,
+    /// The first runs of keys that come with the request: those of the directors, in their order. Of a director, those that it has already.
     pub director_runs: usize,
     /// The runs behind these: of a director, keys that rows of earlier shares have.
     pub earlier_runs: usize,
     /// The runs behind these: keys that rows of children have, and where they are.
     pub orphan_runs: usize,
+}
+
+/// A table by which the rows of a share are placed.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ShareDirector {
+    /// The table.
+    pub table: Table,
+    /// Its smallest chunk.
+    pub smallest_chunk: Option<i32>,
+    /// How many of the runs are of its keys; of a child of whose rows pairs are, of its own keys. None where the other end of the pairs
+    /// is the same table, which has them.
+    pub runs: usize,
+    /// Whether rows of it with one key are in several places.
+    pub scattered_keys: bool,
+}
+
+/// A part whose files a share reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadPart {
+    /// The part.
+    pub part: LoadId,
+    /// Its database.
+    pub database: String,
+    /// Its table.
+    pub table: String,
 }
 
 impl ShareRequest {

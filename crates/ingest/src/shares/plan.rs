@@ -35,13 +35,6 @@ pub fn plan_inputs(
         .transpose()?;
     let layout = text_layout(&load, declared.as_ref());
     let (plan, works) = planned(&load, scratch, progress)?;
-    if plan.generates_keys {
-        return Err(IngestError::Options(
-            "the rows have no key that is an integer, and workers cannot make keys that differ from each other's: name a key that the files \
-             have, or load on the machine of the front end (--data DIR in the place of --cluster ADDR), which can generate keys"
-                .to_owned(),
-        ));
-    }
     let cut = overlap_deg.map(|overlap| for_rows(&load, &plan, overlap));
     let cut = cut.transpose()?;
     load.text.delimiter = layout.delimiter;

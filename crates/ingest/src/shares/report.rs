@@ -87,6 +87,9 @@ impl SharedLoad {
                 _ => 0,
             },
             displaced_rows: sum(|it| it.displaced_rows),
+            unknown_left_keys: sum(|it| it.unknown_left_keys),
+            unknown_right_keys: sum(|it| it.unknown_right_keys),
+            default_location_pairs: sum(|it| it.default_location_pairs),
             ..PlacementCounts::default()
         }
     }
@@ -104,11 +107,19 @@ pub(super) fn contents<'a>(
         rows: report.manifest.rows,
         bytes: chunks.iter().map(of_chunk).sum::<u64>() + report.index_bytes,
         null_keys: report.counts.null_keys,
-        orphan_rows: report.counts.orphan_rows,
+        orphan_rows: match report.manifest.table.kind {
+            TableKind::Match => unknown_ends(report),
+            _ => report.counts.orphan_rows,
+        },
         source,
         chunks,
         metadata: Some(&plan.metadata),
     }
+}
+
+/// Ends of pairs that their tables do not have.
+pub(super) fn unknown_ends(report: &ShareReport) -> u64 {
+    report.counts.unknown_left_keys + report.counts.unknown_right_keys
 }
 
 /// The rejected rows of all shares by reason, the most frequent first.

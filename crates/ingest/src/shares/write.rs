@@ -9,10 +9,11 @@ use sky::ChunkId;
 use store::{LoadDir, PartManifest};
 
 use super::plan::expanded_within;
-use super::{MayRead, RUN_FILE, ShareReport, ShareRequest};
-use crate::directors::{Directors, Family};
+use super::{MayRead, RUN_FILE, ShareDirector, ShareReport, ShareRequest};
+use crate::directors::{Directors, Family, RemoteEnd};
 use crate::error::IngestError;
 use crate::load::{Transaction, blocking};
+use crate::place::end_rows::PartFiles;
 use crate::plan::TablePlan;
 use crate::progress::{Phase, Progress};
 use crate::report::Partitioning;
@@ -23,13 +24,14 @@ use crate::text_keys::check_directors;
 const RUNS: &str = "runs";
 
 /// Writes the part of a share into an archive of its own in `scratch`, which nobody reads. `runs` are the files of the runs of keys that the
-/// request counts. No input is opened that `may_read` rejects. Gives the directory of the part.
+/// request counts, and `files` has the parts of whose rows pairs are. No input is opened that `may_read` rejects. Gives the directory of the part.
 ///
 /// # Errors
 /// A sentence for the person who requested the load.
 pub async fn write_share(
     share: ShareRequest,
     runs: Vec<PathBuf>,
+    files: Arc<dyn PartFiles>,
     scratch: &Path,
     may_read: MayRead,
     progress: Arc<Progress>,
@@ -47,43 +49,53 @@ pub async fn write_share(
     let data_dir = load.data_dir.clone();
     let catalog = Catalog::open_or_create(&data_dir).await?;
     let of_runs = scratch.join(RUNS);
-    let dirs = blocking(move || directories(&of_runs, runs)).await;
-    let outcome = match dirs {
-        Ok(dirs) => write_with(&catalog, &share, load, dirs, progress, started).await,
-        Err(error) => Err(error),
+    let written = async {
+        let dirs = blocking(move || directories(&of_runs, runs)).await?;
+        let transaction = begin(&catalog, load, started).await?;
+        write_with(&transaction, &share, (dirs, files), progress).await
     };
+    let outcome = written.await;
     catalog.close().await;
-    let (report, number) = outcome?;
-    let spec = &report.manifest.table;
+    let report = outcome?;
+    let (spec, number) = (&report.manifest.table, report.manifest.part);
     let dir = store::table_dir(&data_dir, &spec.database, &spec.name);
     Ok((report, dir.join(number.to_string())))
 }
 
-async fn write_with(
+async fn begin(
     catalog: &Catalog,
-    share: &ShareRequest,
     load: LoadRequest,
-    dirs: Vec<LoadDir>,
-    progress: Arc<Progress>,
     started: Instant,
-) -> Result<(ShareReport, LoadId), IngestError> {
+) -> Result<Transaction, IngestError> {
     let number = catalog.begin_load(&load.database, &load.table).await?;
-    let transaction = Transaction {
+    Ok(Transaction {
         catalog: catalog.clone(),
         request: load,
         load: number,
         started,
         appended_to: None,
-    };
+    })
+}
+
+/// What places the rows of a share: the directories of the runs of keys, and the files of whose rows pairs are.
+type PlacedBy = (Vec<LoadDir>, Arc<dyn PartFiles>);
+
+async fn write_with(
+    transaction: &Transaction,
+    share: &ShareRequest,
+    known: PlacedBy,
+    progress: Arc<Progress>,
+) -> Result<ShareReport, IngestError> {
     let load_dir = transaction.make_dir()?;
     let (spool, request) = transaction.spool(&load_dir, progress.clone()).await?;
     let named = |error| spool.name_inputs(error);
     let files = spool.files().to_vec();
     let plan = blocking(move || TablePlan::make(&request, &files)).await;
     let plan = plan.map_err(named)?;
+    plan.key_start.set(share.files_before);
     let hints = plan.notes.clone();
     let explained = |error| named(error).with_hints(&hints);
-    let (directors, family) = placed_by(share, plan.kind, dirs)?;
+    let (directors, family) = placed_by(share, plan.kind, known)?;
     check_directors(directors.tables(), &plan.columns, &plan.roles)?;
     let cut = Partitioning {
         stripes: share.partitioning.stripes,
@@ -97,26 +109,23 @@ async fn write_with(
         .map_err(explained)?;
     let written = transaction.write(read, family).await.map_err(explained)?;
     let outcome = &written.outcome;
-    Ok((
-        ShareReport {
-            manifest: PartManifest::new(
-                number,
-                written.spec.clone(),
-                share.partitioning,
-                outcome.rows,
-                &outcome.chunks,
-            ),
-            rejected: outcome.rejected,
-            rejected_rows: outcome.rejected_rows.clone(),
-            counts: outcome.counts,
-            latin1_values: outcome.latin1_values,
-            comment_lines: outcome.comment_lines,
-            index_bytes: outcome.index_bytes,
-            input_bytes: outcome.input_bytes,
-            spilled_parts: outcome.spilled_parts,
-        },
-        number,
-    ))
+    Ok(ShareReport {
+        manifest: PartManifest::new(
+            transaction.load,
+            written.spec.clone(),
+            share.partitioning,
+            outcome.rows,
+            &outcome.chunks,
+        ),
+        rejected: outcome.rejected,
+        rejected_rows: outcome.rejected_rows.clone(),
+        counts: outcome.counts,
+        latin1_values: outcome.latin1_values,
+        comment_lines: outcome.comment_lines,
+        index_bytes: outcome.index_bytes,
+        input_bytes: outcome.input_bytes,
+        spilled_parts: outcome.spilled_parts,
+    })
 }
 
 /// A directory for each run of keys, as that of a part is.
@@ -131,14 +140,14 @@ fn directories(data_dir: &Path, runs: Vec<PathBuf>) -> Result<Vec<LoadDir>, Inge
     Ok(dirs)
 }
 
-/// What places the rows: of a director its own keys, and those of its children; of a child the director.
+/// What places the rows: of a director its own keys, and those of its children; of a child the director; of a match table both ends.
 fn placed_by(
     share: &ShareRequest,
     kind: TableKind,
-    mut dirs: Vec<LoadDir>,
+    (mut dirs, files): PlacedBy,
 ) -> Result<(Directors, Family), IngestError> {
     let orphans = dirs.split_off(share.director_runs + share.earlier_runs);
-    match (kind, &share.director) {
+    match (kind, share.directors.as_slice()) {
         (TableKind::Director, _) if dirs.is_empty() && orphans.is_empty() => {
             Ok((Directors::none(), Family::default()))
         }
@@ -147,16 +156,32 @@ fn placed_by(
             let family = Family::of(orphans);
             Ok((Directors::of_share(dirs, of_load, &family), family))
         }
-        (TableKind::Child, Some(director)) => {
-            let smallest = share.smallest_chunk.map(ChunkId);
+        (TableKind::Child, [director]) => {
+            let smallest = director.smallest_chunk.map(ChunkId);
             let chunks = smallest.map(|chunk| (0, nothing_in(chunk)));
-            let directors =
-                Directors::of_parts(director.clone(), dirs, chunks.into_iter().collect());
+            let table = director.table.clone();
+            let directors = Directors::of_parts(table, dirs, chunks.into_iter().collect());
             Ok((directors, Family::of(orphans)))
         }
+        (TableKind::Match, ends) => Ok((remote_ends(ends, dirs, &files)?, Family::default())),
         (TableKind::Replicated, _) => Ok((Directors::none(), Family::default())),
         _ => Err(IngestError::Internal),
     }
+}
+
+/// The ends of a match table, each with its own of the runs.
+fn remote_ends(
+    ends: &[ShareDirector],
+    dirs: Vec<LoadDir>,
+    files: &Arc<dyn PartFiles>,
+) -> Result<Directors, IngestError> {
+    let mut dirs = dirs.into_iter();
+    let of_end = |end: &ShareDirector| RemoteEnd {
+        table: end.table.clone(),
+        runs: dirs.by_ref().take(end.runs).collect(),
+        scattered_keys: end.scattered_keys,
+    };
+    Directors::of_remote_ends(ends.iter().map(of_end).collect(), files)
 }
 
 /// A chunk of which no more is known than its number.

@@ -28,6 +28,7 @@ pub(super) struct ClusterMetrics {
     away_bytes: IntGauge,
     single: IntGauge,
     lost: IntGauge,
+    damaged: IntGauge,
     leads: IntGauge,
     remote_pieces: IntGauge,
 }
@@ -105,6 +106,10 @@ impl ClusterMetrics {
                 "meridian_cluster_files_lost",
                 "Chunk files that neither the front end nor a worker has that can be reached.",
             )?,
+            damaged: gauge(
+                "meridian_cluster_front_end_files_damaged",
+                "Chunk files of the front end that are damaged, and that no worker has given anew yet.",
+            )?,
             leads: gauge(
                 "meridian_cluster_leads",
                 "Whether this front end decides what the workers hold (1) or another one does (0).",
@@ -145,6 +150,7 @@ impl ClusterMetrics {
             (&self.away_bytes, status.away_bytes),
             (&self.single, status.single_copy_files),
             (&self.lost, status.lost_files),
+            (&self.damaged, status.damaged_files),
             (&self.leads, u64::from(status.leads)),
             (&self.remote_pieces, status.remote_pieces),
         ] {
