@@ -68,6 +68,8 @@ class Fault:
     cut_after: int | None = None
     # The same, but the answer says that these are all.
     shortened_to: int | None = None
+    # A bit of the byte at this place of the body is another.
+    flipped_at: int | None = None
     # The connection is closed without an answer, after the store has done what was asked.
     is_lost: bool = False
     # Nothing is sent before this is set.
@@ -159,6 +161,10 @@ class Proxy:
             handler.close_connection = True
             return
         content = request.content
+        if fault.flipped_at is not None and fault.flipped_at < len(content):
+            flipped = bytearray(content)
+            flipped[fault.flipped_at] ^= 1
+            content = bytes(flipped)
         handler.send_response_only(request.status)
         dropped = {"transfer-encoding", "connection", *(name.lower() for name in fault.headers)}
         if fault.shortened_to is not None:

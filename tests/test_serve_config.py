@@ -25,7 +25,7 @@ from small_tables import DIRECTOR, write_stars
 DEPLOY = Path(__file__).resolve().parent.parent / "deploy"
 OPTIONS = (
     "data", "mysql", "mysql-socket", "http", "threads", "memory", "cache", "temp-dir", "temp-size", "max-connections", "max-connections-per-address", "http-hosts", "http-timeout", "grace",
-    "queries-at-once", "max-result", "keep-results", "max-blocking", "result-cache", "compact-every", "slow", "audit-log", "audit-log-size", "audit-log-files", "tls-cert", "tls-key", "mysql-native-password", "oidc-issuer", "oidc-audience", "oidc-user-claim", "oidc-groups-claim", "oidc-groups", "cluster", "cluster-advertise", "cluster-secret", "cluster-tls", "replicas", "keep-files", "lost-after", "stalled-after", "insecure", "log", "log-format",
+    "queries-at-once", "max-result", "keep-results", "max-blocking", "result-cache", "compact-every", "home-rate", "slow", "audit-log", "audit-log-size", "audit-log-files", "tls-cert", "tls-key", "mysql-native-password", "oidc-issuer", "oidc-audience", "oidc-user-claim", "oidc-groups-claim", "oidc-groups", "cluster", "cluster-advertise", "cluster-secret", "cluster-tls", "replicas", "keep-files", "lost-after", "stalled-after", "insecure", "log", "log-format",
 )  # fmt: skip
 # The variables of those who run the tests would count before the files that are tested.
 NOBODY_SAYS = {"RUST_LOG": "", **{f"MERIDIAN_{key.upper().replace('-', '_')}": "" for key in (*OPTIONS, "config")}}
@@ -86,7 +86,7 @@ def test_every_option_is_in_every_place(meridian: Meridian, config: Path) -> Non
     values = {
         "data": "somewhere", "mysql": "127.0.0.1:1", "mysql-socket": "here.sock", "http": "off", "threads": 1, "memory": "1G", "cache": "0", "temp-dir": "scratch", "temp-size": "9G",
         "max-connections": 9, "max-connections-per-address": 8, "http-hosts": "a.example,b", "http-timeout": 7,
-        "grace": 9, "queries-at-once": 3, "max-result": "1G", "keep-results": 0.5, "max-blocking": 60, "result-cache": 2, "compact-every": 30, "slow": 0.25, "log": "debug", "log-format": "json",
+        "grace": 9, "queries-at-once": 3, "max-result": "1G", "keep-results": 0.5, "max-blocking": 60, "result-cache": 2, "compact-every": 30, "home-rate": "9M", "slow": 0.25, "log": "debug", "log-format": "json",
         "audit-log": "audit.log", "audit-log-size": "3M", "audit-log-files": 4,
         "tls-cert": "server.pem", "tls-key": "server.key", "insecure": "yes", "mysql-native-password": "yes",
         "oidc-issuer": "https://login.example", "oidc-audience": "meridian", "oidc-user-claim": "sub", "oidc-groups-claim": "roles", "oidc-groups": "a,b",

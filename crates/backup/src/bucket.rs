@@ -28,7 +28,7 @@ use crate::{BackupError, Result};
 
 const LOCK: &str = "backup.lock";
 /// The header with the checksum of a file.
-const NOTE: &str = "x-amz-meta-meridian-xxh3";
+pub(crate) const NOTE: &str = "x-amz-meta-meridian-xxh3";
 /// Files that are copied side by side.
 const FILES_AHEAD: usize = 8;
 /// Bytes of what a snapshot says of itself.

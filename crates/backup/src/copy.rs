@@ -46,14 +46,14 @@ pub(crate) fn copy_file(
 pub(crate) async fn copy_part(from: &Path, to: &Path) -> Result<Content> {
     match copy_file(from, to, |_| Ok(())) {
         Err(BackupError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-            copy_from_workers(from, to).await
+            copy_from_elsewhere(from, to).await
         }
         copied => copied,
     }
 }
 
-/// Copies a chunk file that is at workers, verified, under its name only when it is whole.
-pub(crate) async fn copy_from_workers(from: &Path, to: &Path) -> Result<Content> {
+/// Copies a chunk file that is at workers or at home, verified, under its name only when it is whole.
+pub(crate) async fn copy_from_elsewhere(from: &Path, to: &Path) -> Result<Content> {
     let source = store::open_anywhere(from).await?;
     let temporary = temporary(to);
     loop {
@@ -135,7 +135,7 @@ pub(crate) fn temporary(path: &Path) -> PathBuf {
 }
 
 /// The files below a directory, by their paths from there, in order; those that are under way are none, nor are marks of files that are
-/// at workers.
+/// at workers or at home.
 pub(crate) fn files_below(dir: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open = vec![PathBuf::new()];
@@ -150,7 +150,7 @@ pub(crate) fn files_below(dir: &Path) -> Result<Vec<PathBuf>> {
             let name = within.join(entry.file_name());
             let is_of_copies = || {
                 name.extension()
-                    .is_none_or(|it| it != "tmp" && it != "away")
+                    .is_none_or(|it| it != "tmp" && it != "away" && it != "home")
             };
             if kind.is_dir() {
                 open.push(name);

@@ -12,6 +12,9 @@
 //! the same names; there `snapshot.json` is written last. May depend on `catalog`, `store` and `remote-files`; knows nothing of queries or
 //! rows.
 //!
+//! [`home`] has chunk files of a data directory in an object store, for want of room here: there is one copy of each in the store, and a
+//! cache of them here.
+//!
 //! Invariants: a file of a part that is in the place whole is the one that its data directory has; what a snapshot names is never removed
 //! before the snapshot is; a directory that is being restored has no catalog before all other files are there.
 
@@ -20,6 +23,7 @@ mod bucket_lock;
 mod copy;
 mod directory;
 mod error;
+pub mod home;
 mod place;
 mod restore;
 mod snapshot;

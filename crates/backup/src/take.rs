@@ -232,10 +232,14 @@ fn check_history(
 /// The files of a part, wherever they are.
 fn names_of(part: &HeldPart) -> Result<BTreeSet<PathBuf>> {
     let name = |file| Some(part.dir.chunk_path(file).file_name()?.into());
-    // Files may be given up and brought back meanwhile: each is in one of the three lists.
+    // Files may be given up and brought back meanwhile: each is in one of the lists.
     let before = store::files_away(part.dir.path())?;
+    let at_home = store::files_with_home(part.dir.path())?;
     let mut names: BTreeSet<PathBuf> = files_below(part.dir.path())?.into_iter().collect();
     let after = store::files_away(part.dir.path())?;
+    let at_home_since = store::files_with_home(part.dir.path())?;
+    let at_home = at_home.iter().chain(&at_home_since);
+    names.extend(at_home.filter_map(|file| Some(file.path.file_name()?.into())));
     names.extend(before.into_iter().chain(after).filter_map(name));
     names.retain(|name| !name.ends_with(READERS_LOCK));
     Ok(names)

@@ -12,7 +12,9 @@ use catalog::{
 };
 use futures::future::BoxFuture;
 use sky::{ChunkId, Chunker};
-use store::{ByteSource, DecodedBlocks, LoadDir, OpenFiles, StoreError, open_anywhere, open_here};
+use store::{
+    ByteSource, DecodedBlocks, LoadDir, OpenFiles, StoreError, has_home, open_anywhere, open_here,
+};
 
 use crate::loaded_table::{LoadedTable, StoredTable};
 use crate::stored_part::StoredPart;
@@ -241,8 +243,8 @@ impl Archive {
             (opened, _) => match (opened?, self.opened.holders.get()) {
                 (Some(here), Some(holders)) => Ok(holders.with_others(here, part, file)),
                 (Some(here), None) => Ok(here),
-                (None, Some(holders)) => holders.source(path, part, file).await,
-                (None, None) => open_anywhere(path).await,
+                (None, Some(holders)) if !has_home(path) => holders.source(path, part, file).await,
+                (None, _) => open_anywhere(path).await,
             },
         }
     }

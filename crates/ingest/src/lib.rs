@@ -67,7 +67,7 @@ mod written_load;
 
 pub use append_all::{AppendAllRequest, AppendedPart, TableRows, append_all};
 pub use budget::{BytePool, DecodeBudget, DecodeLimits, PoolExhausted, Reservation};
-pub use check::{CatalogCheck, Problem, TableCheck, check, check_catalog};
+pub use check::{CatalogCheck, CheckScope, Problem, TableCheck, check, check_catalog};
 pub use choose::partitioning_for;
 pub use compact::{
     CompactReport, CompactRequest, CompactedTable, MANY_PARTS, Merge, Month, MonthSort, compact,

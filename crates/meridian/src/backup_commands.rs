@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use backup::{BackupProgress, Extra, Place, Snapshot};
+use backup::{Extra, Place, Snapshot};
 use clap::Args;
 use ingest::{grouped, size};
 use remote_files::{Client, Settings, is_url};
@@ -70,8 +70,8 @@ pub fn back_up(arguments: &BackupArguments) -> Result<(), Failure> {
     let keep = arguments.keep.map(|keep| keep as usize);
     let taken = runtime.block_on(async {
         let place = place_of(&arguments.place)?;
-        let taking = backup::take(&arguments.data, &place, &extras, keep, |copied| {
-            progress.show(copied)
+        let taking = backup::take(&arguments.data, &place, &extras, keep, |told| {
+            progress.show(told.files, told.of, told.bytes)
         });
         Ok::<_, Failure>(taking.await?)
     });
@@ -107,7 +107,9 @@ pub fn restore(arguments: &RestoreArguments) -> Result<(), Failure> {
     let restored = runtime.block_on(async {
         let place = place_of(&arguments.place)?;
         let name = arguments.at.as_deref();
-        let restoring = backup::restore(&place, name, data, |copied| progress.show(copied));
+        let restoring = backup::restore(&place, name, data, |told| {
+            progress.show(told.files, told.of, told.bytes)
+        });
         Ok::<_, Failure>(restoring.await?)
     });
     progress.end();
@@ -202,34 +204,34 @@ fn extras(data: &Path) -> Result<Vec<Extra>, Failure> {
 }
 
 /// A line on the terminal that tells how far it is.
-struct ProgressLine {
+pub(crate) struct ProgressLine {
     is_shown: bool,
     last: Option<Instant>,
 }
 
 impl ProgressLine {
-    fn new(is_quiet: bool) -> Self {
+    pub(crate) fn new(is_quiet: bool) -> Self {
         Self {
             is_shown: !is_quiet && stderr().is_terminal(),
             last: None,
         }
     }
 
-    fn show(&mut self, copied: BackupProgress) {
+    pub(crate) fn show(&mut self, files: u64, of: u64, bytes: u64) {
         let is_due = self.last.is_none_or(|last| last.elapsed() >= SHOWN_EVERY);
         if self.is_shown && is_due {
             self.last = Some(Instant::now());
             let _ = write!(
                 stderr(),
                 "\r{} of {} files, {} copied\x1b[K",
-                grouped(copied.files),
-                grouped(copied.of),
-                size(copied.bytes)
+                grouped(files),
+                grouped(of),
+                size(bytes)
             );
         }
     }
 
-    fn end(&self) {
+    pub(crate) fn end(&self) {
         if self.is_shown && self.last.is_some() {
             remark("\r\x1b[K");
         }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use backup::home::Home;
 use catalog::{COPIED_FILE, Catalog, PostgresAddress, catalog_place};
 use clap::{Args, Subcommand};
 use tokio::runtime::Runtime;
@@ -110,6 +111,15 @@ async fn init(arguments: &InitArguments) -> Result<(), Failure> {
 async fn copy(arguments: &CopyArguments) -> Result<(), Failure> {
     let CopyArguments { data, to, place } = arguments;
     let before = catalog_place(data)?;
+    if let Some(home) = Home::read(data)?.filter(|_| to != SQLITE) {
+        return Err(Failure::new(format!(
+            "the chunk files of {} have their home at {}, which is not for data directories with their catalog in PostgreSQL: bring the \
+             files back first with `meridian home unset --data {}`",
+            data.display(),
+            home.url,
+            data.display()
+        )));
+    }
     let (rows, left) = match to.as_str() {
         SQLITE => {
             // Nobody reads the file while the catalog is where it is.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use catalog::fold_name;
 use clap::Args;
 use engine::Archive;
-use ingest::grouped;
+use ingest::{CheckScope, grouped};
 
 use crate::console::{remark, tell};
 use crate::failure::Failure;
@@ -23,6 +23,9 @@ pub struct CheckArguments {
     /// Only tables of this name.
     #[arg(long, value_name = "NAME")]
     table: Option<String>,
+    /// Leave the files out that are at home in an object store, and not here: to read them takes time and traffic.
+    #[arg(long)]
+    skip_home: bool,
 }
 
 impl CheckArguments {
@@ -32,6 +35,7 @@ impl CheckArguments {
             data,
             db: None,
             table: None,
+            skip_home: false,
         }
     }
 }
@@ -62,9 +66,14 @@ pub fn run(arguments: CheckArguments) -> Result<(), Failure> {
     if let Some(note) = open_to_others(&arguments.data) {
         told = told.and(tell(&note));
     }
-    let (mut problems, mut at_workers) = (Vec::new(), 0);
+    let (mut problems, mut at_workers, mut left_at_home) = (Vec::new(), 0, 0);
     let (database, table) = (arguments.db.as_deref(), arguments.table.as_deref());
-    let check = ingest::check(&arguments.data, database, table, |checked| {
+    let scope = CheckScope {
+        database,
+        table,
+        skips_home: arguments.skip_home,
+    };
+    let check = ingest::check(&arguments.data, scope, |checked| {
         let table = format!("{}.{}", checked.database, checked.table);
         if checked.problems.is_empty() && told.is_ok() {
             let (files, rows) = (grouped(checked.files), grouped(checked.rows));
@@ -77,6 +86,7 @@ pub fn run(arguments: CheckArguments) -> Result<(), Failure> {
             let files = grouped(checked.at_workers);
             told = tell(&format!("{table}: {files} files are at workers\n"));
         }
+        left_at_home += checked.left_at_home;
         for problem in &checked.problems {
             let problem = format!("{table}: {problem}");
             remark(&problem);
@@ -93,6 +103,12 @@ pub fn run(arguments: CheckArguments) -> Result<(), Failure> {
         told = tell(
             "what is at workers was not read: they read it through themselves, and `meridian cluster check` says whether it has its replicas\n",
         );
+    }
+    if left_at_home > 0 && told.is_ok() {
+        let files = grouped(left_at_home);
+        told = tell(&format!(
+            "{files} files that are at home in an object store were not read: `meridian check` without --skip-home reads them\n"
+        ));
     }
     row_errors(&problems).and(told)
 }

@@ -32,6 +32,7 @@ mod drop;
 mod executor;
 mod export;
 mod failure;
+mod home_commands;
 mod load;
 mod load_progress;
 mod output;
@@ -97,6 +98,13 @@ enum Command {
     Backup(backup_commands::BackupArguments),
     /// Restore a backup into a new data directory, and check it.
     Restore(backup_commands::RestoreArguments),
+    /// Give chunk files a home in an object store, with a cache of them here.
+    ///
+    /// Files of tables never change. Once an object has a file, and was verified, the copy here may go; what is not here is read from the
+    /// store, block by block. Indexes, overlap files and the catalog stay. The credentials, the region and the endpoint are those of AWS's
+    /// tools (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL), whenever files are read there.
+    #[command(subcommand)]
+    Home(home_commands::HomeCommand),
     /// Choose which database keeps the catalog of a data directory: SQLite, or PostgreSQL for several front ends.
     #[command(subcommand)]
     Catalog(catalog_commands::CatalogCommand),
@@ -186,7 +194,11 @@ fn statement_or_option(argument: OsString) -> OsString {
 
 fn main() -> ExitCode {
     heap::give_back_by(heap::give_back);
-    let outcome = match Cli::parse_from(std::env::args_os().map(statement_or_option)).command {
+    let command = Cli::parse_from(std::env::args_os().map(statement_or_option)).command;
+    // What reads a file once leaves the cache to what reads it again.
+    let is_of_queries = matches!(command, Command::Sql(_) | Command::Serve(_));
+    backup::home::read_from_stores(is_of_queries);
+    let outcome = match command {
         Command::Sql(args) => sql::run(args),
         Command::Serve(arguments) => serve::run(arguments),
         Command::Load(arguments) => load::run(*arguments),
@@ -195,6 +207,7 @@ fn main() -> ExitCode {
         Command::Repartition(arguments) => repartition::run(arguments),
         Command::Backup(arguments) => backup_commands::back_up(&arguments),
         Command::Restore(arguments) => backup_commands::restore(&arguments),
+        Command::Home(command) => home_commands::run(&command),
         Command::Catalog(command) => catalog_commands::run(&command),
         Command::Compact(arguments) => compact::run(arguments),
         Command::Drop(command) => drop::run(command),

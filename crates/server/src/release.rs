@@ -19,6 +19,8 @@ pub(crate) async fn release_changed_tables(archive: Arc<Archive>, stop: Cancella
     // Parts whose files somebody still reads, when the catalog was in a state.
     let mut waiting = (None, true);
     while timeout(RELEASE_INTERVAL, stop.cancelled()).await.is_err() {
+        // Of files whose home is an object store, copies go.
+        archive.files().close_removed();
         let outcome = archive.release_changed_tables().await;
         let problem = outcome.err().map(|error| error.to_string());
         // A damaged catalog stays so: it is told of once.

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use sky::ChunkId;
 
 use crate::durable::{TemporaryFile, parent, sync_dir};
+use crate::home::{NotedFile, has_home, open_at_home};
 use crate::{ByteSource, HttpFile, HttpPeer, HttpTimeouts, LocalFile, StoreError};
 
 /// How the name of a mark ends.
@@ -101,35 +102,57 @@ pub fn bring_back(temporary: &Path, path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// What a chunk file is read from that is here; `None` if it is at workers.
+/// What a chunk file is read from that is here; `None` if it is at workers, or in the object store that is its home.
 ///
 /// # Errors
 /// [`StoreError::Missing`] if it is neither here nor there; [`StoreError::Io`].
 pub fn open_here(path: &Path) -> Result<Option<Arc<dyn ByteSource>>, StoreError> {
-    let opened = match LocalFile::open(path) {
-        Err(StoreError::Missing { .. }) if mark(path).exists() => return Ok(None),
+    match open_local(path) {
+        Err(StoreError::Missing { .. }) if mark(path).exists() || has_home(path) => Ok(None),
         // It may have been brought back between the two looks.
-        Err(StoreError::Missing { .. }) => LocalFile::open(path),
-        opened => opened,
-    };
-    Ok(Some(Arc::new(opened?)))
+        Err(StoreError::Missing { .. }) => open_local(path).map(Some),
+        opened => opened.map(Some),
+    }
 }
 
-/// What a chunk file is read from, wherever it is: if it is at workers, through the front end of the cluster.
+fn open_local(path: &Path) -> Result<Arc<dyn ByteSource>, StoreError> {
+    match chunk_of(path) {
+        Some(_) => Ok(Arc::new(NotedFile::open(path)?)),
+        None => Ok(Arc::new(LocalFile::open(path)?)),
+    }
+}
+
+/// What a chunk file is read from, wherever it is: if it is at workers, through the front end of the cluster; if it is at home, from there.
 ///
 /// # Errors
-/// [`StoreError::Missing`], [`StoreError::AtWorkers`], [`StoreError::Io`].
+/// [`StoreError::Missing`], [`StoreError::AtWorkers`], [`StoreError::AtHome`], [`StoreError::Io`].
 pub async fn open_anywhere(path: &Path) -> Result<Arc<dyn ByteSource>, StoreError> {
-    match open_here(path)? {
-        Some(file) => Ok(file),
-        None => Ok(Arc::new(AwayFile::open(path).await?)),
+    if let Some(file) = open_here(path)? {
+        return Ok(file);
+    }
+    if let Some(object) = open_at_home(path)? {
+        return Ok(object);
+    }
+    match mark(path).exists() {
+        true => Ok(Arc::new(AwayFile::open(path).await?)),
+        // Its mark has gone since because it is here again.
+        false => open_local(path),
     }
 }
 
 /// The chunk after which a file is named.
-fn chunk_of(path: &Path) -> Option<ChunkId> {
+pub(crate) fn chunk_of(path: &Path) -> Option<ChunkId> {
     let name = path.file_stem()?.to_str()?;
     name.strip_prefix("chunk_")?.parse().ok().map(ChunkId)
+}
+
+/// The data directory of a chunk file: `DIR/tables/db.table/PART/FILE`.
+pub(crate) fn data_dir_of(path: &Path) -> Option<&Path> {
+    let data_dir = path.ancestors().nth(4)?;
+    match data_dir.as_os_str().is_empty() {
+        true => Some(Path::new(".")),
+        false => Some(data_dir),
+    }
 }
 
 /// Where the front end of a cluster reads files for other processes of this machine.
@@ -229,12 +252,7 @@ impl AwayFile {
         let part = parent(path).file_name().and_then(|it| it.to_str());
         let part: i64 = part.and_then(|it| it.parse().ok()).ok_or_else(strange)?;
         let file = chunk_of(path).ok_or_else(strange)?;
-        // DIR/tables/db.table/PART/FILE
-        let data_dir = path.ancestors().nth(4).ok_or_else(strange)?;
-        let data_dir = match data_dir.as_os_str().is_empty() {
-            true => Path::new("."),
-            false => data_dir,
-        };
+        let data_dir = data_dir_of(path).ok_or_else(strange)?;
         let peer = FileService::peer(data_dir).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => no_server(),
             _ => failed(format!(

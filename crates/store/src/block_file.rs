@@ -56,6 +56,10 @@ impl BlockFile {
         self.source.name()
     }
 
+    pub fn is_local(&self) -> bool {
+        self.source.is_local()
+    }
+
     pub fn block_size(&self) -> u64 {
         self.block_size
     }

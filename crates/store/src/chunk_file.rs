@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 
+use crate::away::open_anywhere;
 use crate::packed::share_of_bytes;
-use crate::{ByteSource, DecodedBlocks, Directory, LocalFile, OpenFile, StoreError};
+use crate::{ByteSource, DecodedBlocks, Directory, OpenFile, StoreError};
 
 /// The rows of one chunk in an open file. Everything that is read from it is verified.
 ///
@@ -38,15 +39,15 @@ impl ChunkFile {
         }
     }
 
-    /// Opens a file that holds one chunk, with one read of its end, or two if that is long.
+    /// Opens a file that holds one chunk, wherever it is, with one read of its end, or two if that is long.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Missing`]; [`StoreError::Damaged`] if what was read does not bear out its
+    /// [`StoreError::Missing`], [`StoreError::AtWorkers`], [`StoreError::AtHome`]; [`StoreError::Damaged`] if what was read does not bear out its
     /// checksums (the rows are not read here); [`StoreError::NewerFormat`]; [`StoreError::WrongScan`]
     /// if it holds several.
     pub async fn open(path: &Path) -> Result<Arc<Self>, StoreError> {
-        Self::open_source(Arc::new(LocalFile::open(path)?), None).await
+        Self::open_source(open_anywhere(path).await?, None).await
     }
 
     /// Opens a file as [`Self::open`] does; decoded blocks are kept in `decoded`.
@@ -58,7 +59,7 @@ impl ChunkFile {
         path: &Path,
         decoded: Arc<DecodedBlocks>,
     ) -> Result<Arc<Self>, StoreError> {
-        Self::open_source(Arc::new(LocalFile::open(path)?), Some(decoded)).await
+        Self::open_source(open_anywhere(path).await?, Some(decoded)).await
     }
 
     /// Opens a file wherever it is; decoded blocks are kept in `decoded`, if anywhere.

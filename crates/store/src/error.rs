@@ -48,6 +48,14 @@ pub enum StoreError {
         /// Why not.
         why: String,
     },
+    /// A file is in the object store that is its home, and cannot be read from there now.
+    #[error("{} is in the object store that is its home, and cannot be read now: {why}", path.display())]
+    AtHome {
+        /// Where the file would be here.
+        path: PathBuf,
+        /// Why not, and what to do.
+        why: String,
+    },
     /// A checksum or an invariant of a file does not hold.
     #[error("{} is damaged ({what}): run `meridian check` to see what else is, then load the table again or restore the file from a backup", path.display())]
     Damaged {

@@ -25,6 +25,7 @@ mod decoded_blocks;
 mod directory;
 mod durable;
 mod error;
+mod home;
 mod index;
 mod joint_scan;
 mod layout;
@@ -57,6 +58,11 @@ pub use decoded_blocks::DecodedBlocks;
 pub use directory::{Directory, DirectoryBuilder, SubChunkRange};
 pub use durable::Durability;
 pub use error::StoreError;
+pub use home::{
+    FileHome, FileWithHome, HomeObject, IncomingCopy, files_with_home, forget_home, has_home,
+    is_at_home, name_in_data_dir, note_reading, read_homes_by, remove_abandoned_copies,
+    remove_copy,
+};
 pub use index::{DirectorIndex, IndexEntries, IndexEntry, IndexSummary, IndexWriter};
 pub use joint_scan::scan_files;
 pub use load_dir::{LoadDir, Removal, table_dir};

@@ -254,7 +254,7 @@ fn load_path(data_dir: &Path, database: &str, table: &str, load: LoadId) -> Path
 }
 
 /// Whether `path` still names the file that is open as `handle`.
-fn same_file(handle: &File, path: &Path) -> bool {
+pub(crate) fn same_file(handle: &File, path: &Path) -> bool {
     match (handle.metadata(), fs::metadata(path)) {
         (Ok(open), Ok(named)) => open.ino() == named.ino() && open.dev() == named.dev(),
         _ => false,

@@ -58,11 +58,11 @@ impl std::fmt::Debug for OpenFile {
 }
 
 impl OpenFile {
-    /// Opens a file of a data directory, which may be at workers; see [`Self::open_source`].
+    /// Opens a file of a data directory, which may be at workers or at home; see [`Self::open_source`].
     ///
     /// # Errors
     ///
-    /// [`StoreError::Missing`], [`StoreError::AtWorkers`] and those of [`Self::open_source`].
+    /// [`StoreError::Missing`], [`StoreError::AtWorkers`], [`StoreError::AtHome`] and those of [`Self::open_source`].
     pub async fn open(path: &Path) -> Result<Arc<Self>, StoreError> {
         Self::open_source(open_anywhere(path).await?, None).await
     }
@@ -274,6 +274,11 @@ impl OpenFile {
     /// [`crate::OpenFiles`] does.
     pub fn has_failed(&self) -> bool {
         self.blocks.has_failed()
+    }
+
+    /// Whether it keeps a file of this machine open.
+    pub(crate) fn is_local(&self) -> bool {
+        self.blocks.is_local()
     }
 
     /// Reads the whole file and verifies every block. What opening verifies (trailer, directory, row

@@ -127,6 +127,30 @@ impl OpenFiles {
         state.files.retain(|path, _| !below(path));
     }
 
+    /// Closes the files that are open here and have no name any more, once their present users are done: they keep their place on the
+    /// disk until then. The next who asks finds them where they are now.
+    pub fn close_removed(&self) {
+        let open_here: Vec<(OsString, Arc<OpenFile>)> = {
+            let state = self.lock();
+            let opened = state.files.iter();
+            let opened = opened.filter_map(|(path, slot)| Some((path, slot.file.get()?)));
+            let here = opened.filter(|(_, file)| file.is_local());
+            here.map(|(path, file)| (path.clone(), Arc::clone(file)))
+                .collect()
+        };
+        // The system is asked while others open files.
+        for (path, file) in open_here {
+            if Path::new(&path).exists() {
+                continue;
+            }
+            let mut state = self.lock();
+            let is_it = |slot: &Slot| slot.file.get().is_some_and(|it| Arc::ptr_eq(it, &file));
+            if state.files.get(&path).is_some_and(is_it) {
+                state.files.remove(&path);
+            }
+        }
+    }
+
     /// The decoded blocks that the files keep; `None` if they keep none.
     pub fn decoded(&self) -> Option<&Arc<DecodedBlocks>> {
         self.decoded.as_ref()

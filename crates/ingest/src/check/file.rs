@@ -93,6 +93,11 @@ impl FileCheck {
         store::is_away(&self.path)
     }
 
+    /// Whether an object store alone has it.
+    pub(super) fn is_at_home(&self) -> bool {
+        store::is_at_home(&self.path)
+    }
+
     fn problem(&self, what: impl Into<String>) -> Problem {
         Problem {
             file: Some(self.path.clone()),

@@ -53,6 +53,8 @@ pub struct TableCheck {
     pub files: u64,
     /// Files that are at workers of a cluster alone, which were not read.
     pub at_workers: u64,
+    /// Files that are in the object store that is their home, and not here: those that were not read.
+    pub left_at_home: u64,
     /// Rows that were read, those of overlap files included.
     pub rows: u64,
     /// What is wrong; empty if nothing is.
@@ -85,20 +87,30 @@ pub async fn check_catalog(data_dir: &Path) -> Result<CatalogCheck, IngestError>
     })
 }
 
+/// Which tables are checked, and which of their files.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CheckScope<'a> {
+    /// Only tables of this database.
+    pub database: Option<&'a str>,
+    /// Only tables of this name.
+    pub table: Option<&'a str>,
+    /// Not the files that are at home in an object store, and not here.
+    pub skips_home: bool,
+}
+
 /// Checks the tables of a data directory, or those of one database, or one of these; hands each to `checked` when
-/// it is done.
+/// it is done. Files that are at home are read from there.
 ///
 /// # Errors
 /// Only if the catalog cannot be read or holds no such database or table. What is wrong with tables is in their
 /// [`TableCheck`].
 pub async fn check(
     data_dir: &Path,
-    database: Option<&str>,
-    table: Option<&str>,
+    scope: CheckScope<'_>,
     checked: impl FnMut(TableCheck),
 ) -> Result<(), IngestError> {
     let catalog = Catalog::open(data_dir).await?;
-    let outcome = check_tables(&catalog, data_dir, database, table, checked).await;
+    let outcome = check_tables(&catalog, data_dir, scope, checked).await;
     catalog.close().await;
     outcome
 }
@@ -106,10 +118,12 @@ pub async fn check(
 async fn check_tables(
     catalog: &Catalog,
     data_dir: &Path,
-    database: Option<&str>,
-    table: Option<&str>,
+    scope: CheckScope<'_>,
     mut checked: impl FnMut(TableCheck),
 ) -> Result<(), IngestError> {
+    let CheckScope {
+        database, table, ..
+    } = scope;
     let mut found = false;
     for db in catalog.databases().await? {
         if database.is_some_and(|name| !name.eq_ignore_ascii_case(&db.name)) {
@@ -120,7 +134,7 @@ async fn check_tables(
                 continue;
             }
             found = true;
-            checked(check_table(catalog, data_dir, candidate).await?);
+            checked(check_table(catalog, data_dir, candidate, scope).await?);
         }
     }
     let asked = database.or(table);
@@ -136,17 +150,19 @@ async fn check_table(
     catalog: &Catalog,
     data_dir: &Path,
     table: Table,
+    scope: CheckScope<'_>,
 ) -> Result<TableCheck, IngestError> {
     let mut outcome = TableCheck {
         database: table.database.name.clone(),
         table: table.spec.name.clone(),
         files: 0,
         at_workers: 0,
+        left_at_home: 0,
         rows: 0,
         problems: Vec::new(),
     };
     for part in &table.parts {
-        check_part(catalog, data_dir, &table, part, &mut outcome).await?;
+        check_part(catalog, data_dir, &table, part, scope, &mut outcome).await?;
     }
     Ok(outcome)
 }
@@ -157,6 +173,7 @@ async fn check_part(
     data_dir: &Path,
     table: &Table,
     part: &Part,
+    scope: CheckScope<'_>,
     outcome: &mut TableCheck,
 ) -> Result<(), IngestError> {
     let chunks = catalog.chunks(part.load).await?;
@@ -178,9 +195,10 @@ async fn check_part(
             return Ok(());
         }
     };
-    let before = (outcome.problems.len(), outcome.at_workers);
-    let tally = check_files(outcome, &rules, &load_dir, &chunks).await;
-    if before == (outcome.problems.len(), outcome.at_workers) {
+    let unread = |it: &TableCheck| (it.problems.len(), it.at_workers, it.left_at_home);
+    let before = unread(outcome);
+    let tally = check_files(outcome, &rules, &load_dir, &chunks, scope).await;
+    if before == unread(outcome) {
         let totals = wrong_totals(table, part, &chunks, &rules, &tally);
         outcome.problems.extend(totals);
     }
@@ -205,6 +223,7 @@ async fn check_files(
     rules: &Arc<RowRules>,
     load_dir: &LoadDir,
     chunks: &[Chunk],
+    scope: CheckScope<'_>,
 ) -> Tally {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     // A row that is kept elsewhere than its position says may lie in the very chunk to whose overlap it belongs.
@@ -224,6 +243,9 @@ async fn check_files(
     let (away, files): (Vec<FileCheck>, Vec<FileCheck>) = files.partition(FileCheck::is_away);
     // Workers read what they hold through, by and by.
     outcome.at_workers += away.len() as u64;
+    let (left, files): (Vec<FileCheck>, Vec<FileCheck>) =
+        { files.into_iter() }.partition(|file| scope.skips_home && file.is_at_home());
+    outcome.left_at_home += left.len() as u64;
     // Each file on a task of its own, for all cores to have one.
     let checks = files.into_iter().map(|file| tokio::spawn(file.run()));
     let mut checks = futures::stream::iter(checks).buffer_unordered(cores);

@@ -201,7 +201,7 @@ impl Sky {
     pub async fn check(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let data = self.data();
-        let checked = meridian_ingest::check(&data, None, None, |t| {
+        let checked = meridian_ingest::check(&data, meridian_ingest::CheckScope::default(), |t| {
             problems.extend(t.problems.iter().map(|p| format!("{}: {p}", t.table)));
         });
         checked.await.unwrap();

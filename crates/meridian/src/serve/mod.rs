@@ -1,7 +1,9 @@
 //! `meridian serve`: runs the server for MySQL clients and cone searches over HTTP until a signal ends it.
 
+mod beside;
 mod compaction;
 mod file;
+mod home;
 mod layers;
 mod logging;
 mod notify;
@@ -72,6 +74,9 @@ pub fn run(arguments: ServeArguments) -> Result<(), Failure> {
 }
 
 async fn serve(settings: Settings, layers: &Layers) -> Result<(), Failure> {
+    if settings.cluster.is_some() {
+        home::expect_none(&settings.data)?;
+    }
     let cluster = cluster_options(&settings)?;
     let credential_option = match settings.cluster_tls.is_some() {
         true => "--cluster-tls DIR",
@@ -91,6 +96,7 @@ async fn serve(settings: Settings, layers: &Layers) -> Result<(), Failure> {
     let compacted = settings
         .compact_every
         .map(|every| (settings.data.clone(), every));
+    let pushed = (cluster.is_none()).then(|| (settings.data.clone(), settings.home_rate));
     let config = Config {
         data: settings.data,
         mysql: settings.mysql,
@@ -147,9 +153,11 @@ async fn serve(settings: Settings, layers: &Layers) -> Result<(), Failure> {
     let compaction = compacted.map(|(data, every)| {
         tokio::spawn(compaction::compact_regularly(data, every, stop.clone()))
     });
+    let pushing =
+        pushed.map(|(data, rate)| tokio::spawn(home::push_regularly(data, rate, stop.clone())));
     server.serve(stop).await;
-    if let Some(compaction) = compaction {
-        compaction.await?;
+    for beside in [compaction, pushing].into_iter().flatten() {
+        beside.await?;
     }
     Ok(())
 }

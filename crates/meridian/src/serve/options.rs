@@ -10,6 +10,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::layers::Layers;
 use super::logging::Form;
+use crate::compact::Rate;
 use crate::failure::Failure;
 
 /// The default log level.
@@ -144,6 +145,8 @@ options! {
         "Results of statements that took at least so many seconds answer equal ones, as long as the tables do not change; off for none.";
     compact_every: Option<Duration> = "compact-every" "SECONDS", "MERIDIAN_COMPACT_EVERY", interval_or_off, DefaultValue::Is("600"),
         "Every so many seconds, small parts of tables are merged, beside queries; off for never.";
+    home_rate: Rate = "home-rate" "SIZE", "MERIDIAN_HOME_RATE", crate::compact::parse_rate, DefaultValue::Is("64M"),
+        "Bytes a second that are copied to the object store that is the home of chunk files, beside queries; none for as fast as it goes.";
     tls_cert: Option<PathBuf> = "tls-cert" "FILE", "MERIDIAN_TLS_CERT", file, DefaultValue::Is(""),
         "The server's certificate in PEM, followed by its issuers', for clients that request TLS.";
     tls_key: Option<PathBuf> = "tls-key" "FILE", "MERIDIAN_TLS_KEY", file, DefaultValue::Is(""),

@@ -37,6 +37,11 @@ impl LocalFile {
             bytes: metadata.len(),
         })
     }
+
+    /// Fills the buffer with the bytes from `offset` on.
+    pub(crate) fn fill(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
 }
 
 #[async_trait]
@@ -50,7 +55,11 @@ impl ByteSource for LocalFile {
     }
 
     async fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(buffer, offset)
+        self.fill(offset, buffer)
+    }
+
+    fn is_local(&self) -> bool {
+        true
     }
 
     fn read_ahead(&self, range: &Range<u64>) {

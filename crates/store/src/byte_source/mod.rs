@@ -1,4 +1,5 @@
-//! What a file of rows is read from: a local file, a file at a peer, or another source with faults put into it.
+//! What a file of rows is read from: a local file, a file at a peer, or another source with faults put into it. Objects are read by
+//! sources of crates above ([`crate::FileHome`]).
 //!
 //! A source gives bytes and vouches for none of them: [`crate::ChunkFile`] verifies what it reads, wherever it comes from. The
 //! director index is read from local files only: its lookups are a page each, on the thread that asks.
@@ -36,6 +37,11 @@ pub trait ByteSource: fmt::Debug + Send + Sync {
     /// [`io::ErrorKind::UnexpectedEof`] if it ends before the range does; [`io::ErrorKind::TimedOut`]; whatever else kept it from
     /// reading. What is in the buffer is then worth nothing.
     async fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
+
+    /// Whether it keeps a file of this machine open.
+    fn is_local(&self) -> bool {
+        false
+    }
 
     /// The number of the place from which bytes come now; see [`Self::distrust`].
     fn place(&self) -> usize {
