@@ -55,7 +55,7 @@ def store() -> Iterator[Store]:
 @pytest.fixture(autouse=True)
 def environment(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in store.environment().items():
-        monkeypatch.setenv(name, value)
+        monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name, raising=False)
 
 
 def append(meridian: Meridian, data: Path, table: str, path: Path) -> None:

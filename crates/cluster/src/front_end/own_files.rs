@@ -138,6 +138,10 @@ impl ByteSource for OwnFile {
         })
     }
 
+    fn is_local(&self) -> bool {
+        self.here.is_local()
+    }
+
     fn place(&self) -> usize {
         self.place.number()
     }
