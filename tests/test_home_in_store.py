@@ -350,7 +350,7 @@ def test_loads_drops_and_compactions_work_on_files_at_home(
 
 def slowly(_request: Request) -> None:
     """Each answer takes a while, so that kills come at all points of a command."""
-    time.sleep(0.1)
+    time.sleep(0.3)
 
 
 def kill_after(process: subprocess.Popen[bytes], seconds: float) -> bool:
