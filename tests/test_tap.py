@@ -143,7 +143,7 @@ def test_taplint_finds_no_error_where_users_log_in(meridian: Meridian, data: Pat
     must(meridian, copy, "add", "ann", password=password)
     must(meridian, copy, "grant", "ann", "--read", "sky")
     with serving(meridian, copy) as server:
-        login = ["-Dauth.username=ann", f"-Dauth.password={password}"]
+        login = ["-Dstar.basicauth.user=ann", f"-Dstar.basicauth.password={password}"]
         assert_all_is_read(taplint(server, *login))
         assert execute(server, "/tap/sync", {"LANG": "ADQL", "QUERY": "SELECT 1 AS a FROM sky.Filter"}).status == 401
 

@@ -171,7 +171,7 @@ impl OpenFile {
     }
 
     fn bind_conjuncts(&self, filter: &Expression) -> Result<Vec<BoundExpression>, StoreError> {
-        let bound = bind(filter, self).and_then(|filter| find_between(filter));
+        let bound = bind(filter, self).and_then(find_between);
         bound
             .map(|filter| conjuncts(&filter))
             .map_err(|error| StoreError::vortex("scan", self.path(), &error))

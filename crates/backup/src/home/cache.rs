@@ -191,7 +191,7 @@ async fn make_room(
         return Ok(Incoming::Busy);
     };
     // The home may have been changed until the lock was had.
-    if !Home::read(data_dir)?.is_some_and(|home| !home.is_ending) {
+    if Home::read(data_dir)?.is_none_or(|home| home.is_ending) {
         return Ok(Incoming::NoRoom);
     }
     for copy in going {

@@ -90,7 +90,6 @@ impl SharedLoad {
             unknown_left_keys: sum(|it| it.unknown_left_keys),
             unknown_right_keys: sum(|it| it.unknown_right_keys),
             default_location_pairs: sum(|it| it.default_location_pairs),
-            ..PlacementCounts::default()
         }
     }
 }
