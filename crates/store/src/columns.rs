@@ -128,17 +128,6 @@ impl Columns {
 }
 
 impl Columns {
-    /// Whether all of these blocks of the columns are in memory, decoded.
-    pub fn are_decoded(&self, file: &OpenColumns, mut blocks: impl Iterator<Item = u64>) -> bool {
-        let Some(decoded) = &file.decoded else {
-            return false;
-        };
-        let is_decoded = |column: &Column, block| {
-            matches!(column.source, Source::Missing) || decoded.has(column.number, block)
-        };
-        blocks.all(|block| self.0.iter().all(|column| is_decoded(column, block)))
-    }
-
     /// Lets the system fetch what reading blocks of these columns will need and is neither in memory nor in the page cache: the
     /// disk is then requested much at once, and not for a block after the other.
     pub fn read_ahead(&self, file: &OpenColumns, blocks: &[u64]) {

@@ -29,9 +29,6 @@ pub type BatchStream = BoxStream<'static, Result<RecordBatch, StoreError>>;
 /// hints are not looked at.
 pub const WORTH_PRUNING: usize = 3 * ROWS_PER_BLOCK;
 
-/// Blocks of which all values are tested in less time than zone maps take to tell which of them need not be, if they are in memory.
-const SOON_TESTED: usize = 12;
-
 /// Blocks of each column that the system is to fetch before they are read.
 const BLOCKS_AHEAD: u64 = 64;
 /// Blocks up to which the columns that are read for rows that meet the condition alone are fetched, too.
@@ -113,8 +110,12 @@ impl OpenFile {
                 request.schema.fields().len()
             )));
         }
+        let bind = |filter| {
+            bind_conjuncts(filter, self)
+                .map_err(|error| StoreError::vortex("scan", self.path(), &error))
+        };
         let conjuncts = match &request.filter {
-            Some(filter) => self.bind_conjuncts(filter)?,
+            Some(filter) => bind(filter)?,
             None => Vec::new(),
         };
         let (condition, rest, places) = self.split_columns(&request)?;
@@ -128,7 +129,17 @@ impl OpenFile {
         if self.lacks_what_is_wanted(&request) {
             ranges.clear();
         }
-        let is_worth_pruning = ranges.iter().map(rows).sum::<usize>() >= WORTH_PRUNING;
+        let mut hints: Vec<(BoundExpression, Option<Arc<Hint>>)> = Vec::new();
+        if ranges.iter().map(rows).sum::<usize>() >= WORTH_PRUNING {
+            hints.extend(conjuncts.iter().map(|conjunct| (conjunct.clone(), None)));
+            let own = self.schema().fields().len();
+            let is_asked = |hint: &&Arc<Hint>| hint.fits(own) && hint.is_worth_asking();
+            for hint in request.hints.iter().filter(is_asked) {
+                for part in bind(&hint.expression)? {
+                    hints.push((part, Some(Arc::clone(hint))));
+                }
+            }
+        }
         let columns = ScanColumns {
             file: OpenColumns::of(self, request.sharers, request.counters),
             conjuncts,
@@ -137,9 +148,9 @@ impl OpenFile {
             places,
             schema: request.schema,
         };
-        let mut scan = Scan {
+        Ok(Scan {
             columns: Arc::new(columns),
-            hints: Vec::new(),
+            hints,
             ranges: ranges
                 .into_iter()
                 .map(|range| match &request.sorted {
@@ -149,32 +160,7 @@ impl OpenFile {
                 .filter(|range| !range.is_empty())
                 .collect(),
             ahead: 0,
-        };
-        if is_worth_pruning && !scan.is_soon_tested() {
-            let conjuncts = scan.columns.conjuncts.iter();
-            scan.hints = conjuncts.map(|it| (it.clone(), None)).collect();
-            scan.hints.extend(self.bind_hints(&request.hints)?);
-        }
-        Ok(scan)
-    }
-
-    /// The hints that are worth asking, ready to be asked.
-    fn bind_hints(&self, hints: &[Arc<Hint>]) -> Result<Vec<BoundHint>, StoreError> {
-        let own = self.schema().fields().len();
-        let is_asked = |hint: &&Arc<Hint>| hint.fits(own) && hint.is_worth_asking();
-        let mut bound = Vec::new();
-        for hint in hints.iter().filter(is_asked) {
-            let parts = self.bind_conjuncts(&hint.expression)?.into_iter();
-            bound.extend(parts.map(|part| (part, Some(Arc::clone(hint)))));
-        }
-        Ok(bound)
-    }
-
-    fn bind_conjuncts(&self, filter: &Expression) -> Result<Vec<BoundExpression>, StoreError> {
-        let bound = bind(filter, self).and_then(find_between);
-        bound
-            .map(|filter| conjuncts(&filter))
-            .map_err(|error| StoreError::vortex("scan", self.path(), &error))
+        })
     }
 
     /// Whether no row meets the condition, since the file lacks columns of it.
@@ -230,6 +216,10 @@ fn places(request: &ScanRequest, condition: &dyn RowCondition) -> (Vec<Place>, V
     (places, rest)
 }
 
+fn bind_conjuncts(filter: &Expression, file: &OpenFile) -> VortexResult<Vec<BoundExpression>> {
+    Ok(conjuncts(&find_between(bind(filter, file)?)?))
+}
+
 pub(crate) fn bind(expression: &Expression, file: &OpenFile) -> VortexResult<BoundExpression> {
     expression.bind(file.dtype())?.optimize_recursive()
 }
@@ -266,14 +256,11 @@ pub(crate) fn check_ranges(ranges: &[Range<u64>], rows: u64) -> Result<(), Strin
     Ok(())
 }
 
-/// A part of a conjunction, and the hint that it is of, if it is not of the filter.
-type BoundHint = (BoundExpression, Option<Arc<Hint>>);
-
 /// A scan under way. Its rows have numbers within the file.
 pub(crate) struct Scan {
     columns: Arc<ScanColumns>,
     /// What zone maps are asked, before anything is read.
-    hints: Vec<BoundHint>,
+    hints: Vec<(BoundExpression, Option<Arc<Hint>>)>,
     /// What is still to be read: sorted, disjoint, none empty.
     ranges: VecDeque<Range<u64>>,
     /// The first block that was not yet fetched ahead.
@@ -330,7 +317,8 @@ impl Scan {
     /// Has the next blocks fetched that are read in any case: those of the condition's columns, and of all where there is no
     /// condition or where so few rows are looked at that some are likely to meet it. The others are fetched block by block.
     fn read_ahead(&mut self) {
-        let Some(next) = self.ranges.front().map(|range| blocks_of(range).start) else {
+        let block = ROWS_PER_BLOCK as u64;
+        let Some(next) = self.ranges.front().map(|range| range.start / block) else {
             return;
         };
         if next + BLOCKS_AHEAD / 2 < self.ahead {
@@ -338,7 +326,8 @@ impl Scan {
         }
         let wanted = next.max(self.ahead)..next + BLOCKS_AHEAD;
         self.ahead = wanted.end;
-        let mut blocks: Vec<u64> = (self.ranges.iter().map(blocks_of))
+        let of_range = |range: &Range<u64>| range.start / block..range.end.div_ceil(block);
+        let mut blocks: Vec<u64> = (self.ranges.iter().map(of_range))
             .take_while(|blocks| blocks.start < wanted.end)
             .flatten()
             .filter(|block| wanted.contains(block))
@@ -384,16 +373,6 @@ impl Scan {
         }
         self.ranges = kept;
         Ok(())
-    }
-
-    /// Whether testing the rows takes less time than asking the zone maps.
-    fn is_soon_tested(&self) -> bool {
-        let Some(conditioned) = &self.columns.condition else {
-            return false;
-        };
-        let blocks = self.ranges.iter().flat_map(blocks_of);
-        blocks.clone().nth(SOON_TESTED).is_none()
-            && (conditioned.columns).are_decoded(&self.columns.file, blocks)
     }
 
     async fn not_excluded_by(
@@ -468,12 +447,6 @@ pub(crate) fn batch(
             message: error.to_string(),
         }
     })
-}
-
-/// The numbers of the blocks that have rows of a range.
-fn blocks_of(range: &Range<u64>) -> Range<u64> {
-    let block = ROWS_PER_BLOCK as u64;
-    range.start / block..range.end.div_ceil(block)
 }
 
 /// The ranges of rows of a part that are in its mask.
