@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import statistics
 import subprocess
 import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import date
 from importlib.resources import files
@@ -50,6 +49,7 @@ from .level1_camera import (
 from .level1_merge import Merge, measure_merge, report_merge
 from .machine import describe
 from .markdown import markdown_table
+from .served import served
 
 BENCH = Path(__file__).resolve().parent.parent
 SCHEMA = "resource://lsst.sdm.schemas/apdb.yaml"
@@ -83,25 +83,6 @@ def through_the_class(apdb: Apdb, detector: Detector, visit: int, found: tuple[f
     times.read.setdefault(visit, []).append(read - begun)
     assert sources is not None and forced is not None
     times.rows[visit] = times.rows.get(visit, 0) + len(objects) + len(sources) + len(forced)
-
-
-@contextmanager
-def server(program: Path, data: Path, *options: str) -> Iterator[str]:
-    """A server of Meridian's; gives its address."""
-    command = [program, "serve", "--data", data, "--mysql", "off", "--http", "127.0.0.1:0", *options]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    assert process.stdout is not None
-    try:
-        for line in process.stdout:
-            if match := re.search(r"HTTP clients connect to (http://[\d.]+:\d+)", line):
-                yield match.group(1)
-                break
-        else:
-            raise SystemExit("the server does not start")
-    finally:
-        process.terminate()
-        process.stdout.close()
-        process.wait(60)
 
 
 def create(program: Path, data: Path, name: str, postgres: str | None, *options: str) -> None:
@@ -471,32 +452,32 @@ def measure(arguments: argparse.Namespace, store: str, stack: ExitStack, measure
     for name in ("archived", "cadence", "merge"):
         create(program, directory, name, ours, "--replica", "--keep-nights", "100000")
     if "history" in only or "camera" in only:
-        with server(program, directory) as url:
+        with served(program, directory) as server:
             if "history" in only:
                 theirs = f"sqlite:///{directory}/peer.db"
                 if store == "postgres":
                     theirs = stack.enter_context(private_postgres("-c", "shared_buffers=512MB")).replace("postgres://", "postgresql+psycopg2://")
-                config = adapter.MeridianApdbConfig(url=url, database="history", schema_file=SCHEMA, ss_schema_file="")
+                config = adapter.MeridianApdbConfig(url=server.address, database="history", schema_file=SCHEMA, ss_schema_file="")
                 peer = ApdbSql.init_database(theirs, schema_file=SCHEMA, ss_schema_file="", dia_object_index="last_object_table")
                 apdbs = {"meridian": Apdb.from_config(config), "peer": Apdb.from_config(peer)}
                 measured.history[store] = measure_history(apdbs, arguments.detectors, arguments.visits)
             if "camera" in only:
-                measured.camera[store] = measure_camera(AlertDatabase(url, "camera"), observers(1000, arguments.camera_detectors), clients=2)
+                measured.camera[store] = measure_camera(AlertDatabase(server.address, "camera"), observers(1000, arguments.camera_detectors), clients=2)
     if "archived" in only:
-        with server(program, directory) as url:
-            database = AlertDatabase(url, "archived")
+        with served(program, directory) as server:
+            database = AlertDatabase(server.address, "archived")
             measured.archived[store] = measure_archive(database, arguments.detectors, arguments.archived_visits)
     if "cadence" in only:
         observed, first, rows = observers(3000, arguments.camera_detectors), arguments.release_visits, 0
         if first:
             rows = reseed(program, directory, "cadence", observed, first)
-        with server(program, directory) as url:
-            database = AlertDatabase(url, "cadence")
+        with served(program, directory) as server:
+            database = AlertDatabase(server.address, "cadence")
             measured.cadence[store] = measure_cadence(database, observed, first, rows, arguments.cadence_visits, arguments.cadence)
     if "merge" in only:
         # Nobody else merges.
-        with server(program, directory, "--compact-every", "off") as url:
-            database, observed = AlertDatabase(url, "merge"), observers(5000, arguments.camera_detectors)
+        with served(program, directory, "--compact-every", "off") as server:
+            database, observed = AlertDatabase(server.address, "merge"), observers(5000, arguments.camera_detectors)
             pace = arguments.cadence / arguments.camera_detectors
             measured.merge[store] = measure_merge(program, directory, database, observed, arguments.merged_rows, arguments.idle_stores, pace)
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import argparse
 import random
-import re
 import shutil
 import statistics
 import subprocess
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 
 from .markdown import markdown_table, milliseconds
+from .served import served
 
 BENCH = Path(__file__).resolve().parent.parent
 DATABASES = 10
@@ -44,25 +42,6 @@ def load(program: Path, data: Path, file: Path, tables: int) -> None:
     for at in range(tables):
         command = [program, "load", "--data", data, "--db", f"survey{at % DATABASES}", "--table", f"Table{at:04}", "--kind", "replicated", "--quiet", file]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-
-
-@contextmanager
-def server(program: Path, data: Path) -> Iterator[str]:
-    """The address of a server."""
-    command = [program, "serve", "--data", data, "--mysql", "off", "--http", "127.0.0.1:0", "--result-cache", "off"]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    assert process.stdout is not None
-    try:
-        for line in process.stdout:
-            if match := re.search(r"HTTP clients connect to (http://[\d.]+:\d+)", line):
-                yield match.group(1)
-                break
-        else:
-            raise SystemExit("the server does not start")
-    finally:
-        process.terminate()
-        process.stdout.close()
-        process.wait(60)
 
 
 def query(statement: str) -> str:
@@ -117,8 +96,8 @@ def main() -> None:
     options.work.mkdir(parents=True)
     program, data = options.meridian.resolve(), options.work / "data"
     load(program, data, file_of(options.work, options.columns), options.tables)
-    with server(program, data) as address:
-        times = measure(address, requests(options.tables, options.columns), options.rounds)
+    with served(program, data, "--result-cache", "off") as server:
+        times = measure(server.address, requests(options.tables, options.columns), options.rounds)
     rows = [[name, milliseconds(statistics.median(of)), milliseconds(max(of))] for name, of in times.items()]
     page = [
         "# Lists of many columns",

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import shutil
 import statistics
 import subprocess
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from itertools import count
@@ -24,6 +21,7 @@ import pyarrow as pa
 from meridian_apdb import AlertDatabase
 
 from .markdown import markdown_table
+from .served import served
 
 BENCH = Path(__file__).resolve().parent.parent
 SCHEMA = BENCH.parent / "tests" / "level1" / "schema.yaml"
@@ -36,6 +34,8 @@ MEASUREMENTS = 40
 MANY = 25
 FIRST_NIGHT = 61314.1
 TABLE = "DiaSourceStored"
+# What is merged, this program merges.
+OPTIONS = ("--compact-every", "off", "--result-cache", "off")
 
 
 @dataclass(frozen=True)
@@ -97,25 +97,6 @@ def schema_of(directory: Path) -> Path:
     return path
 
 
-@contextmanager
-def server(program: Path, data: Path) -> Iterator[tuple[str, int]]:
-    """A server's address and process; what it merges, this program merges."""
-    command = [program, "serve", "--data", data, "--mysql", "off", "--http", "127.0.0.1:0", "--compact-every", "off", "--result-cache", "off"]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    assert process.stdout is not None
-    try:
-        for line in process.stdout:
-            if match := re.search(r"HTTP clients connect to (http://[\d.]+:\d+)", line):
-                yield match.group(1), process.pid
-                break
-        else:
-            raise SystemExit("the server does not start")
-    finally:
-        process.terminate()
-        process.stdout.close()
-        process.wait(60)
-
-
 def answer(address: str, statement: str) -> bytes:
     body = json.dumps({"statement": statement, "database": "prompt"}).encode()
     with urllib.request.urlopen(f"{address}/sql?format=csv", body, timeout=120) as response:
@@ -137,11 +118,11 @@ def measure(program: Path, data: Path, sky: Sky, number: int) -> tuple[dict[str,
     for name, statements in sky.statements(number).items():
         read = []
         for statement in statements:
-            with server(program, data) as (address, process):
-                answer(address, f"EXPLAIN {statement}")
-                before = read_so_far(process)
-                answers.append(answer(address, statement))
-                read.append(read_so_far(process) - before)
+            with served(program, data, *OPTIONS) as server:
+                answer(server.address, f"EXPLAIN {statement}")
+                before = read_so_far(server.process)
+                answers.append(answer(server.address, statement))
+                read.append(read_so_far(server.process) - before)
         found[name] = Reads(parts, statistics.mean(read))
     return found, answers
 
@@ -164,8 +145,8 @@ def run(options: argparse.Namespace) -> tuple[list[dict[str, Reads]], dict[str, 
     compact = [program, "compact", "--data", data, "--rate", "none", "--quiet"]
     sky, states, answers = Sky(), [], []
     for night in range(options.nights):
-        with server(program, data) as (address, _):
-            database = AlertDatabase(address, "prompt")
+        with served(program, data, *OPTIONS) as server:
+            database = AlertDatabase(server.address, "prompt")
             fields = sky.random.permutation(FIELDS)
             for edition in range(EDITIONS):
                 for place in range(FIELDS_OF_EDITION):

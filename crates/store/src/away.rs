@@ -179,6 +179,11 @@ impl FileService {
         temporary.publish(&file)
     }
 
+    /// Whether a front end has told of it in a data directory, which may have ended since.
+    pub fn is_announced(data_dir: &Path) -> bool {
+        data_dir.join(SERVICE_FILE).exists()
+    }
+
     fn read(data_dir: &Path) -> io::Result<Self> {
         Ok(serde_json::from_slice(&fs::read(
             data_dir.join(SERVICE_FILE),

@@ -36,7 +36,7 @@ use std::path::Path;
 
 use catalog::{CATALOG_FILE, Catalog};
 use remote_files::{Address, Client, Condition, Settings, Timeouts};
-use store::files_away;
+use store::{FileService, files_away};
 
 pub use config::{CacheSize, Home};
 pub use error::HomeError;
@@ -47,8 +47,6 @@ pub use unset::{UnsetReport, unset};
 
 type Result<T> = std::result::Result<T, HomeError>;
 
-/// The file by which the front end of a cluster gives files to other processes of its machine.
-const CLUSTER_FILE: &str = "cluster.files";
 /// The object that says whose the others are.
 const HOME_OBJECT: &str = "home.json";
 
@@ -137,7 +135,7 @@ fn expect_alone(data_dir: &Path) -> Result<()> {
     if !data_dir.join(CATALOG_FILE).is_file() {
         return Err(HomeError::SharedCatalog { dir: dir() });
     }
-    if data_dir.join(CLUSTER_FILE).exists() {
+    if FileService::is_announced(data_dir) {
         return Err(HomeError::OfCluster { dir: dir() });
     }
     for part in parts::directories(data_dir)? {
