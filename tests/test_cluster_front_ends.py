@@ -431,7 +431,7 @@ def test_any_front_end_has_replicas_verified_and_made_anew(meridian: Meridian, d
         leader = fronts.leader()
         for at in (leader, 1 - leader):
             outcome = fronts.command(at, "scrub")
-            assert outcome.status == 0 and "of 3 workers were read through" in outcome.text, outcome
+            assert outcome.status == 0 and "of 3 workers and 9 files" in outcome.text and "of the front end were read through" in outcome.text, outcome
         fronts.workers["w2"].end(signal.SIGKILL)
         for at in (leader, 1 - leader):
             wait_until(lambda at=at: fronts.states(at)["w2"] == "silent", SECONDS, "it is silent")  # type: ignore[misc]

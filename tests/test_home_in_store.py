@@ -461,7 +461,8 @@ def test_a_store_that_is_down_fails_only_what_needs_it(meridian: Meridian, store
     assert problems.status != 0 and place in problems.complaint
     partly = meridian.run("check", "--data", data, "--skip-home", env=nowhere)
     assert partly.status == 0 and "were not read" in partly.text
-    assert_rejected(home(meridian, data, "push", **nowhere), "cannot be reached")
+    sentence = assert_rejected(home(meridian, data, "push", **nowhere), "cannot be reached")
+    assert sentence.count("cannot be reached") == 1, sentence
     assert_rejected(home(meridian, data, "unset", **nowhere), "cannot be reached")
     told(home(meridian, data, "set", place))
     assert_same(meridian, data, expected)

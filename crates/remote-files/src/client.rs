@@ -97,6 +97,22 @@ impl<'a> Call<'a> {
     }
 }
 
+/// Why a request failed that may succeed another time.
+struct FailedAttempt {
+    /// The server, if no connection was to be had.
+    unreached: Option<String>,
+    why: String,
+}
+
+impl FailedAttempt {
+    fn in_words(self) -> String {
+        match self.unreached {
+            Some(server) => format!("{server} cannot be reached: {}", self.why),
+            None => self.why,
+        }
+    }
+}
+
 impl Client {
     /// A client with the settings.
     pub fn new(settings: Settings) -> Self {
@@ -133,20 +149,21 @@ impl Client {
         let mut tries = 0;
         loop {
             tries += 1;
-            let why = match self.attempt(call).await? {
+            let failed = match self.attempt(call).await? {
                 Ok(response) => return Ok(response),
-                Err(why) => why,
+                Err(failed) => failed,
             };
             if tries >= self.attempts() {
                 return Err(RemoteError::Interrupted {
                     url: call.address.to_string(),
                     what: call.what(),
                     tries,
-                    why,
+                    why: failed.in_words(),
                 });
             }
             if tries >= FIRST_ATTEMPTS && !self.0.has_answered.load(Relaxed) {
                 let host = self.route(call.address)?.0.to_string();
+                let why = failed.why;
                 return Err(RemoteError::Unreachable { host, why });
             }
             self.pause(tries).await;
@@ -154,7 +171,10 @@ impl Client {
     }
 
     /// Sends a request once: an answer, or why another try may help.
-    async fn attempt(&self, call: &Call<'_>) -> Result<std::result::Result<Response, String>> {
+    async fn attempt(
+        &self,
+        call: &Call<'_>,
+    ) -> Result<std::result::Result<Response, FailedAttempt>> {
         let (server, path) = self.route(call.address)?;
         let request = self.request(call, &server, &path)?;
         let response = match self.0.transport.send(&server, request).await {
@@ -165,10 +185,12 @@ impl Client {
                     why: failure.why,
                 });
             }
-            Err(failure) if failure.is_unreached => {
-                return Ok(Err(format!("{server} cannot be reached: {}", failure.why)));
+            Err(failure) => {
+                return Ok(Err(FailedAttempt {
+                    unreached: failure.is_unreached.then(|| server.to_string()),
+                    why: failure.why,
+                }));
             }
-            Err(failure) => return Ok(Err(failure.why)),
         };
         self.0.has_answered.store(true, Relaxed);
         let status = response.status;
@@ -185,9 +207,12 @@ impl Client {
             || status == StatusCode::TOO_MANY_REQUESTS
             || PASSING.contains(&complaint.code.as_str());
         match is_passing {
-            true => Ok(Err(match complaint.code.as_str() {
-                "" => format!("the server answers {status}"),
-                code => format!("the server answers {status} ({code})"),
+            true => Ok(Err(FailedAttempt {
+                unreached: None,
+                why: match complaint.code.as_str() {
+                    "" => format!("the server answers {status}"),
+                    code => format!("the server answers {status} ({code})"),
+                },
             })),
             false => Err(self.error(call, &server, status, complaint)),
         }
