@@ -280,17 +280,19 @@ def test_lists_that_cannot_be_used_are_not_taken(meridian: Meridian, cluster: Cl
     meridian.must(*status_of)
     meridian.must("cluster", "revoke", "spare", "--directory", authority)
     wait_until(lambda: refuses(port, context(authority / "ca.pem", stolen)), SECONDS, "the list is used")
-    # One that is gone lets nobody in again, and two of one authority are none.
+    # One that is gone lets nobody in again, until another member gives it; two of one authority are none.
     listed = own.read_bytes()
     own.unlink()
-    wait_until(lambda: "crl.pem is gone" in port.log(cluster), SECONDS, "it is said")
-    assert refuses(port, context(authority / "ca.pem", stolen))
+    while not own.exists() or own.read_bytes() != listed:
+        assert refuses(port, context(authority / "ca.pem", stolen))
     own.write_bytes(listed + listed)
     wait_until(lambda: "two lists of one authority" in port.log(cluster), SECONDS, "it is said")
     assert refuses(port, context(authority / "ca.pem", stolen))
     # That of another authority says nothing of these members: it may be there, beside their own.
+    used = "a new list of revoked certificates is used"
+    before = port.log(cluster).count(used)
     own.write_bytes(listed + (other / "crl.pem").read_bytes())
-    wait_until(lambda: port.log(cluster).count("a new list of revoked certificates is used") == 2, SECONDS, "it is used")
+    wait_until(lambda: port.log(cluster).count(used) > before, SECONDS, "it is used")
     assert refuses(port, context(authority / "ca.pem", stolen))
     meridian.must(*status_of)
     assert execute(cluster.server, STATEMENTS[0])[0][0] == 8_000

@@ -171,15 +171,35 @@ fn what_is_wrong_with_a_directory_is_said() {
     assert!(told.to_string().contains("has expired"), "{told}");
 }
 
+/// What is used after a look at the files.
+fn looked_again(certificates: &Certificates) -> *const CredentialsDirectory {
+    certificates.current.lock().unwrap().looked -= LOOK_INTERVAL;
+    Arc::as_ptr(&certificates.loaded())
+}
+
+#[test]
+fn a_list_that_is_gone_is_used_until_there_is_one_again() {
+    let dir = authority(9);
+    let authority = Authority::existing(dir.path()).unwrap();
+    authority.revoke(&["w2.example.org".to_owned()]).unwrap();
+    let certificates = opened(&dir, "w1", Role::Worker);
+    let former = Arc::as_ptr(&certificates.loaded());
+    let list = dir.path().join("w1").join(REVOKED);
+    let kept = fs::read(&list).unwrap();
+    fs::remove_file(&list).unwrap();
+    assert_eq!(looked_again(&certificates), former);
+    assert!(certificates.current.lock().unwrap().refused.is_some());
+    fs::write(&list, kept).unwrap();
+    assert_ne!(looked_again(&certificates), former);
+    assert!(certificates.current.lock().unwrap().refused.is_none());
+}
+
 #[test]
 fn new_files_are_taken_when_they_belong_together() {
     let dir = authority(9);
     let certificates = opened(&dir, "w1", Role::Worker);
     let former = Arc::as_ptr(&certificates.loaded());
-    let look = || {
-        certificates.current.lock().unwrap().looked -= LOOK_INTERVAL;
-        Arc::as_ptr(&certificates.loaded())
-    };
+    let look = || looked_again(&certificates);
     assert_eq!(look(), former);
     fs::copy(
         dir.path().join("w2.example.org").join(KEY),
