@@ -15,6 +15,7 @@ mod limited;
 mod me;
 mod pages;
 mod parameters;
+mod paths;
 mod problem;
 mod query_api;
 mod received_table;
@@ -213,6 +214,9 @@ async fn serve_stream<S>(
     let (running, begun) = (Arc::clone(&shared.processes), Arc::clone(&activity));
     let service = hyper::service::service_fn(move |mut request: hyper::Request<_>| {
         request.extensions_mut().insert(ClientAddress(address));
+        if let Some(meant) = paths::meant(request.uri()) {
+            *request.uri_mut() = meant;
+        }
         request.extensions_mut().insert(encrypted);
         let span = info_span!("request", query = running.next_number());
         let runs = begun.begin(request.version());
