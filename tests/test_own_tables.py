@@ -90,6 +90,8 @@ def test_names_and_what_is_there_already(ann: pymysql.connections.Connection) ->
     assert number(ann, "SELECT * FROM ann.a") == 1146
     for wrong in ["CREATE TABLE b (x NONSENSE)", "CREATE TABLE b", "CREATE TABLE b AS SELECT id, ID FROM sky.Star", "CREATE TABLE b AS SELECT nothing FROM sky.Star", "CREATE TABLE b AS SELECT 1 AS x FROM nowhere.t"]:
         assert number(ann, wrong) in (1064, 1105, 1054, 1142, 1060), wrong
+    for repeated in ["CREATE TABLE b AS SELECT id, ID FROM sky.Star", "CREATE TABLE b (x INT, X INT)"]:
+        assert number(ann, repeated) == 1060
     assert number(ann, "SELECT * FROM ann.b") == 1146
 
 

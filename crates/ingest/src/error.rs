@@ -70,6 +70,14 @@ pub enum IngestError {
         /// What the decoder said.
         reason: String,
     },
+    /// Two columns of a file have one name.
+    #[error("{}: the column {name:?} occurs twice (names are the same whatever their case)", .path.display())]
+    RepeatedColumn {
+        /// The file.
+        path: PathBuf,
+        /// The name.
+        name: String,
+    },
     /// A text file does not look like the table.
     #[error("{}: {reason}", .path.display())]
     Layout {
@@ -244,6 +252,7 @@ impl IngestError {
             | Self::DiskFull { path, .. }
             | Self::Io { path, .. }
             | Self::Damaged { path, .. }
+            | Self::RepeatedColumn { path, .. }
             | Self::Layout { path, .. }
             | Self::Schema { path, .. } => Some(path),
             _ => None,

@@ -439,10 +439,10 @@ fn check_columns(columns: &[Column], file: &Path) -> Result<(), IngestError> {
             .iter()
             .any(|other| other.name.eq_ignore_ascii_case(name))
         {
-            let reason = format!(
-                "the column {name:?} occurs twice (names are the same whatever their case)"
-            );
-            return Err(IngestError::layout(file, reason));
+            return Err(IngestError::RepeatedColumn {
+                path: file.to_owned(),
+                name: name.clone(),
+            });
         }
         if name.trim().is_empty() || name.starts_with("__") {
             let reason = format!(

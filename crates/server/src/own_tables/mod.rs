@@ -552,6 +552,7 @@ pub(crate) fn of_load(error: IngestError) -> ClientError {
         | IngestError::Damaged { .. }
         | IngestError::Catalog(_)
         | IngestError::Store(_) => ErrorCode::STORAGE,
+        IngestError::RepeatedColumn { .. } => ErrorCode::COLUMN_TWICE,
         IngestError::Fault(_) => ErrorCode::INTERNAL,
         _ => ErrorCode::OTHER,
     };
@@ -563,6 +564,10 @@ pub(crate) fn of_load(error: IngestError) -> ClientError {
                 without_file(examples)
             )
         }
+        IngestError::RepeatedColumn { name, .. } => {
+            format!("the column {name} occurs twice (names are the same whatever their case)")
+        }
+        IngestError::Layout { reason, .. } => reason.clone(),
         other => other.to_string(),
     };
     ClientError::new(code, sentence)
