@@ -12,7 +12,7 @@ from differential.operators import AGGREGATES, is_exact
 from differential.scope import Entry, Scope, pairs
 from differential.tree import (
     Aggregate, Apply, Area, Column, CommonTable, Constant, Crossmatch, Derived, Exists, Expr, InList, InQuery, Item, Join, Quantified, Query,
-    ScalarQuery, Select, SetQuery, SortKey, Source, Star, Table, With,
+    ScalarQuery, Select, SetQuery, SortKey, Source, Star, Table, With, changed, walk,
 )  # fmt: skip
 
 # So many pairs of rows may be looked at.
@@ -148,6 +148,8 @@ class Grammar:
             column = self.expressions.column(scope, "grouped")
             if column is not None and column not in groups and self.chance(0.8):
                 groups.append(column)
+            elif self.chance(0.5) and (value := self.grouped_value(scope)) is not None:
+                groups += [value] if value not in groups else []  # type: ignore[list-item]
             elif (small := self.expressions.column(scope, "small")) is not None:
                 computed = Apply("int", "mod", (small, Constant("int", self.random.randint(2, 4))))
                 groups += [computed] if computed not in groups else []  # type: ignore[list-item]
@@ -160,6 +162,16 @@ class Grammar:
         return Select(
             self.named([*shown, *aggregates]), source, where=where, groups=tuple(groups), is_rollup=self.chance(0.12), having=having
         )
+
+    def grouped_value(self, scope: Scope) -> Expr | None:
+        """What is computed of each row by itself, from its columns."""
+        made = self.expressions.value(scope, self.random.choice(["int", "text", "bool"]))
+        inside = [node for _, node in walk(made)]
+        is_of_row = not any(isinstance(node, Query) for node in inside) and any(isinstance(node, Column) for node in inside)
+        if not is_of_row or isinstance(made, Column):
+            return None
+        # It stands in the list, too: its constants stay the same when those of the statement change.
+        return changed(made, lambda node: replace(node, role=None) if isinstance(node, Constant) else node)  # type: ignore[return-value]
 
     def having(self, scope: Scope) -> Expr:
         """A condition on a group."""

@@ -154,6 +154,20 @@ OPERATORS: dict[str, Operator] = {
     "separation": _same("real real real real", "real", "scisql_angSep({0}, {1}, {2}, {3})", "separation({0}, {1}, {2}, {3})", exact=False),
     "magnitude": _same("tame", "real", "scisql_fluxToAbMag({0})", "(CASE WHEN {0} > 0 THEN -2.5 * log10({0}) - 48.6 END)", exact=False),
     "if_real": _same("bool real real", "real", "IF({0}, {1}, {2})", "(CASE WHEN {0} THEN {1} ELSE {2} END)"),
+    # Of an integer and a double, in either order, and computed with.
+    "if_mixed": _same("bool small tame small", "real", "(IF({0}, {1}, {2}) + {3})", "(CASE WHEN {0} THEN ({1})::DOUBLE ELSE {2} END + {3} + 0.0)"),
+    "case_mixed": _same(
+        "bool tame small small",
+        "real",
+        "(CASE WHEN {0} THEN {1} ELSE {2} END * {3})",
+        "(CASE WHEN {0} THEN {1} ELSE ({2})::DOUBLE END * {3} + 0.0)",
+    ),
+    "case_mixed_negated": _same(
+        "bool small bool tame",
+        "real",
+        "(- CASE WHEN {0} THEN {1} WHEN {2} THEN {3} END)",
+        "(- CASE WHEN {0} THEN ({1})::DOUBLE WHEN {2} THEN {3} END + 0.0)",
+    ),
     "coalesce_real": _same("real real", "real", "COALESCE({0}, {1})"),
     "nullif_real": _same("real real", "real", "NULLIF({0}, {1})"),
     # Texts.

@@ -14,8 +14,8 @@ use sql::Dialect;
 use sql::mysql::Operators;
 use sql::rules::{
     ApartGroups, CheckIntegers, CompareValues, GuardValues, JsonValues, NullableSubqueries,
-    OrderComparisons, PlainUsing, ProjectSubqueries, TimesAsTexts, WidenFloats, WindowOrders,
-    WriteOutMemberships,
+    OrderComparisons, PlainUsing, ProjectSetExpressions, ProjectSubqueries, SettleNumbers,
+    SingleRows, TimesAsTexts, WidenFloats, WindowOrders, WriteOutMemberships,
 };
 
 use super::in_units::InUnits;
@@ -144,8 +144,8 @@ type AnalyzerRules = Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + Sy
 type PhysicalRules =
     Vec<Arc<dyn datafusion::physical_optimizer::PhysicalOptimizerRule + Send + Sync>>;
 
-/// DataFusion's analysis with ours. Before types are coerced: joins USING columns of different types become joins ON, subqueries are moved
-/// out of aggregates and sort keys, JSON values sorted as such, values made comparable as MySQL compares them, memberships written out, floats widened and integers
+/// DataFusion's analysis with ours. Before types are coerced: joins USING columns of different types become joins ON, subqueries that stand for a value are held to one row, expressions are moved
+/// out of grouping sets, numbers of several places get one type, and subqueries are moved out of aggregates and sort keys, JSON values sorted as such, values made comparable as MySQL compares them, memberships written out, floats widened and integers
 /// checked. After that values are guarded, the constants of comparisons put on the right, the columns of grouping sets told apart,
 /// and scalar subqueries that may have no rows be NULL.
 ///
@@ -164,6 +164,9 @@ pub fn analyzer_rules(dialect: Dialect) -> Result<AnalyzerRules, EngineError> {
         rules.insert(coercion, Arc::new(JsonValues));
     }
     rules.insert(coercion, Arc::new(ProjectSubqueries));
+    rules.insert(coercion, Arc::new(SettleNumbers { dialect }));
+    rules.insert(coercion, Arc::new(ProjectSetExpressions));
+    rules.insert(coercion, Arc::new(SingleRows));
     rules.insert(coercion, Arc::new(PlainUsing));
     if dialect == Dialect::Adql {
         rules.insert(coercion, Arc::new(MocsAsTexts));

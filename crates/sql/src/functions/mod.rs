@@ -19,6 +19,7 @@ mod real;
 mod row;
 mod row_key;
 mod scalar;
+mod single_row;
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -42,6 +43,7 @@ pub(crate) use row_key::ROW_KEY;
 use row_key::row_key;
 pub(crate) use scalar::is_scalar;
 
+pub(crate) use single_row::{counted_value, single_row};
 /// DataFusion's functions of few arguments and any amount of memory. Neither dialect has them.
 pub const UNBOUNDED: [&str; 5] = [
     "array_repeat",
@@ -63,6 +65,7 @@ pub fn all() -> Vec<Arc<ScalarUDF>> {
     functions.push(row());
     functions.push(row_key());
     functions
+    functions.push(single_row());
 }
 
 /// All aggregates that Meridian adds.
@@ -72,6 +75,7 @@ pub fn all_aggregates() -> Vec<Arc<AggregateUDF>> {
     aggregates.push(adql::histogram());
     aggregates.push(checked_sum());
     aggregates
+    aggregates.push(counted_value());
 }
 
 /// The function of this name that Meridian adds, if there is one.

@@ -48,6 +48,7 @@ pub use operators::Operators;
 pub use password::{NewPassword, PasswordPlugin, without_passwords};
 pub use pieces::{executed, first_word, placeholders, received, split_statements};
 pub use prepare_command::{PrepareCommand, PreparedText};
+pub(crate) use operators::with_settled_operands;
 pub use qualify::with_database;
 pub(crate) use rewrite::rewrite;
 pub(crate) use select::{name_repeated_by, name_results, store_constants, with_equal_constants};

@@ -4,6 +4,7 @@
 //! place of a number is the number with which it begins; operators on bits give unsigned numbers of 64 bits.
 
 use arrow::datatypes::DataType;
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, plan_err};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
@@ -109,6 +110,33 @@ fn arithmetic(operator: Operator, checked: &str, left: Operand, right: Operand) 
         );
     }
     mysql::call(checked, vec![left.expr, right.expr])
+}
+
+/// The functions that compute with integers, and what they check.
+const CHECKED: [(&str, Operator); 4] = [
+    ("mysql_add", Operator::Plus),
+    ("mysql_subtract", Operator::Minus),
+    ("mysql_multiply", Operator::Multiply),
+    ("mysql_modulo", Operator::Modulo),
+];
+
+/// An expression that was planned for integers, as it is planned for its operands, of which more is known now.
+pub(crate) fn with_settled_operands(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    let Expr::ScalarFunction(function) = &expr else {
+        return Transformed::no(expr);
+    };
+    let name = function.func.name();
+    let checked = CHECKED.iter().find(|(checked, _)| *checked == name);
+    let (Some((checked, operator)), [left, right]) = (checked, function.args.as_slice()) else {
+        return Transformed::no(expr);
+    };
+    let operand = |expr: &Expr| Operand::of(expr.clone(), schema);
+    match (operand(left), operand(right)) {
+        (Some(left), Some(right)) if !(left.kind.is_integer() && right.kind.is_integer()) => {
+            Transformed::yes(arithmetic(*operator, checked, left, right))
+        }
+        _ => Transformed::no(expr),
+    }
 }
 
 fn quotient(left: Operand, right: Operand) -> Expr {
