@@ -76,6 +76,8 @@ MISTAKES = [
     Mistake("a seed of random numbers", "SELECT ra FROM Object ORDER BY rand(5)", 1582, "rand", ("CRC32(key) % 100 = 0",)),
     Mistake("unknown function without a like", "SELECT array_prepent(ra) FROM Object", 1305, "array_prepent", ("docs/sql.md",)),
     Mistake("function of another database", "SELECT len(class) FROM Object", 1305, "len", ("CHAR_LENGTH does the same here",)),
+    Mistake("format of a plan", "EXPLAIN FORMAT=VISUAL SELECT ra FROM Object", 1791, "FORMAT", ("TRADITIONAL, TREE and JSON",)),
+    Mistake("text that is no polygon", "SELECT ra FROM Object WHERE scisql_s2PtInCPoly(ra, decl, '1 2') = 1", 1582, "scisql_s2PtInCPoly", ("scisql_s2CPolyToBin",)),
     Mistake("cone of another database", "SELECT ra FROM Object WHERE q3c_radial_query(ra, decl, 10, 5, 1)", 1305, "q3c_radial_query", ("scisql_s2PtInCircle does the same here",)),
     Mistake("too few arguments", "SELECT scisql_angSep(ra, decl, 10) FROM Object", 1582, "scisql_angSep", ("takes 4 arguments, and 3 are given",)),
     Mistake("too few arguments of one of MySQL's", "SELECT CONV(class, 10) FROM Object", 1582, "CONV", ("CONV takes 3 arguments, and 2 are given",)),
@@ -154,7 +156,7 @@ def test_mistakes_are_told_the_same_by_command_line_and_protocols(
 # What is none in ADQL, or is told by other words there: its own functions.
 OF_MYSQL = {
     "no database chosen", "table of another database", "too few arguments of an operator", "too many arguments", "a seed of random numbers",
-    "too few arguments of one of MySQL's", "ADQL's geometry", "TOP", "FETCH FIRST",
+    "too few arguments of one of MySQL's", "ADQL's geometry", "TOP", "FETCH FIRST", "format of a plan",
 }  # fmt: skip
 
 

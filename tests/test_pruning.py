@@ -29,6 +29,8 @@ RESTRICTED = {
     "join on a key": ("Object o JOIN Source s ON o.objectId = s.objectId WHERE o.objectId = 1000700", 1),
     "small ellipse": ("Object WHERE scisql_s2PtInEllipse(ra_PS, decl_PS, 105, 15, 400, 120, 60) = 1", 1),
     "polygon": ("Object WHERE scisql_s2PtInCPoly(ra_PS, decl_PS, 104, 14, 105, 14, 104.5, 15) = 1", 1),
+    "polygon as one value": ("Object WHERE scisql_s2PtInCPoly(ra_PS, decl_PS, scisql_s2CPolyToBin(104, 14, 105, 14, 104.5, 15)) = 1", 1),
+    "polygon as a text": ("Object WHERE scisql_s2PtInCPoly(ra_PS, decl_PS, '104 14 105 14 104.5 15')", 1),
     "region inside a subquery": ("(SELECT * FROM Object WHERE decl_PS > 89.9) t WHERE flags = 1", 3),
 }
 

@@ -230,6 +230,18 @@ codes! {
     OUT_OF_RANGE = 1690, "22003";
     /// A text that is no time by its format (`ER_WRONG_VALUE_FOR_TYPE`).
     WRONG_FORMAT = 1411, "HY000";
+    /// No plan is written like this (`ER_UNKNOWN_EXPLAIN_FORMAT`).
+    UNKNOWN_EXPLAIN_FORMAT = 1791, "HY000";
+    /// No window has this name (`ER_WINDOW_NO_SUCH_WINDOW`).
+    NO_WINDOW = 3579, "HY000";
+    /// A window that is made of another one, with PARTITION BY (`ER_WINDOW_NO_CHILD_PARTITIONING`).
+    WINDOW_PARTITIONED = 3581, "HY000";
+    /// A window that is made of one with a frame (`ER_WINDOW_NO_INHERIT_FRAME`).
+    WINDOW_FRAMED = 3582, "HY000";
+    /// A window that is made of another one, both with ORDER BY (`ER_WINDOW_NO_REDEFINE_ORDER_BY`).
+    WINDOW_ORDERED = 3583, "HY000";
+    /// Two windows have one name (`ER_WINDOW_DUPLICATE_NAME`).
+    WINDOW_TWICE = 3591, "HY000";
     /// A pattern that cannot be read (`ER_REGEXP_RULE_SYNTAX`).
     PATTERN = 3688, "HY000";
     /// A pattern with an escape sequence that is none (`ER_REGEXP_BAD_ESCAPE_SEQUENCE`).

@@ -5,11 +5,13 @@
 //! know about tables (which columns are the position) comes through [`TableShapes`].
 
 mod adql;
+mod all_rows;
 mod areaspec;
 mod as_of;
 mod column_mistakes;
 mod common_columns;
 pub mod connection;
+mod convex_polygons;
 mod crossmatch;
 mod dialect;
 mod distinct_order;
@@ -21,6 +23,7 @@ pub mod functions;
 mod headings;
 mod hidden;
 pub mod interrupt;
+mod join_conditions;
 mod limits;
 mod mistakes;
 pub mod mysql;
@@ -37,6 +40,7 @@ mod time_account;
 mod unsupported;
 mod visiting;
 mod warnings;
+mod windows;
 
 pub use adql::{UPLOAD_SCHEMA, UploadedName, adql_warnings, with_uploads};
 pub use areaspec::{TableShape, TableShapes};

@@ -13,7 +13,7 @@ struct Rewording {
     sentence: &'static str,
 }
 
-const REWORDINGS: [Rewording; 11] = [
+const REWORDINGS: [Rewording; 13] = [
     Rewording {
         message: "This feature is not implemented: TOP",
         at: "top",
@@ -73,6 +73,18 @@ const REWORDINGS: [Rewording; 11] = [
         at: "order",
         code: ErrorCode::ORDER_NOT_SELECTED,
         sentence: "the rows of a SELECT DISTINCT are ordered by what is not in its list, so that a row would have several places: select that, too, or leave DISTINCT out and GROUP BY",
+    },
+    Rewording {
+        message: "Correlated scalar subquery can only be used in",
+        at: "select",
+        code: ErrorCode::NOT_SUPPORTED,
+        sentence: "the value of a subquery that depends on the row outside is not supported in the ON of an outer join: join the subquery, grouped, as a table",
+    },
+    Rewording {
+        message: "Invalid explain format",
+        at: "format",
+        code: ErrorCode::UNKNOWN_EXPLAIN_FORMAT,
+        sentence: "EXPLAIN has the formats TRADITIONAL, TREE and JSON",
     },
     Rewording {
         message: "Too many columns! The subquery should only return one column",

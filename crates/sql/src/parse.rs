@@ -15,8 +15,8 @@ use crate::mysql::ShowStatement;
 use crate::table_states::{mark_clauses, name_states};
 use crate::{
     Connection, Dialect, ErrorCode, Headings, RepeatedColumns, SqlError, adql, common_columns,
-    connection, crossmatch, distinct_order, fold_case, hidden, mysql, no_cache, stored_result,
-    subquery_names, unsupported,
+    connection, convex_polygons, crossmatch, distinct_order, fold_case, hidden, join_conditions,
+    mysql, no_cache, stored_result, subquery_names, unsupported, windows,
 };
 
 /// Levels of the parser: each parenthesis takes a few.
@@ -143,7 +143,10 @@ fn read(dialect: Dialect, sql: &str) -> Result<Vec<Read>, SqlError> {
 /// The parser of a folded text.
 fn parser_of(dialect: Dialect, folded: &str) -> Result<DFParser<'static>, DataFusionError> {
     let tokens = dialect.tokenizer(folded).tokenize_with_location();
-    let tokens = tokens.map_err(ParserError::from)?;
+    let mut tokens = tokens.map_err(ParserError::from)?;
+    if dialect == Dialect::MySql {
+        tokens = mysql::known_beginnings(tokens);
+    }
     DFParserBuilder::new(mark_clauses(tokens))
         .with_dialect(dialect.grammar())
         .with_recursion_limit(PARSER_LEVELS)
@@ -288,6 +291,9 @@ fn rewrite(
     parsed.may_be_cached &= !reads_connection;
     // Behind variables, which may be the times.
     parsed.states = name_states(source.dialect, source.sql, ast, connection)?;
+    convex_polygons::write_out(source.sql, ast)?;
+    windows::write_out(source.sql, ast)?;
+    join_conditions::move_subqueries(ast);
     // Before all others: its sides are tables like others for what follows.
     crossmatch::wrap_sides(source.dialect, source.sql, ast)?;
     // Before the areas, which put subqueries with `*` in the places of tables.

@@ -20,6 +20,7 @@ use datafusion::sql::sqlparser::ast::{
 use crate::fold::Places;
 use crate::functions::{arguments, is_scalar};
 use crate::mistakes::BRACKETS;
+use crate::mysql;
 use crate::visiting::visit;
 use crate::{Dialect, ErrorCode, SqlError};
 
@@ -515,8 +516,11 @@ impl Checker<'_> {
                 let error = SqlError::new(BRACKETS).with_code(ErrorCode::SYNTAX);
                 Err(error.pointing_at(self.sql, self.bracket_of(array), 1))
             }
-            Expr::Like { any, .. } | Expr::ILike { any, .. } => {
-                self.absent(*any, "LIKE ANY", "join several LIKE with OR")
+            Expr::Like { .. } | Expr::ILike { .. } => {
+                let (is_any, is_long) = mysql::unusual_pattern(expr);
+                self.absent(is_any, "LIKE ANY", "join several LIKE with OR")?;
+                let instead = "an escape is one character; without ESCAPE it is the backslash";
+                self.absent(is_long, "ESCAPE of several characters", instead)
             }
             _ => Ok(()),
         }

@@ -4,7 +4,6 @@
 //! [`crate::functions`] that compute them. What a geometry says about where rows are is found out later, when expressions have
 //! been simplified: see [`crate::rules::RecogniseGeometry`].
 
-mod all_rows;
 mod build;
 mod compound;
 mod functions;

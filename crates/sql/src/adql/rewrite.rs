@@ -6,11 +6,11 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, Expr, Query, Select, Statement, UnaryOperator, Value, VisitorMut,
 };
 
-use super::all_rows::number_repetitions;
 use super::compound;
 use super::functions::{cast_to, expanded};
 use super::top::limit_by_top;
 use crate::SqlError;
+use crate::all_rows::number_repetitions;
 use crate::mysql::{name_repeated_by, name_results, with_equal_constants};
 use crate::visiting::visit_mut;
 

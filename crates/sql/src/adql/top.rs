@@ -5,9 +5,9 @@
 
 use datafusion::sql::sqlparser::ast::{LimitClause, Query, SetExpr, Top, TopQuantity};
 
-use super::all_rows::empty;
 use super::build::number;
 use crate::SqlError;
+use crate::all_rows::empty;
 
 /// Moves the TOPs of a query's SELECTs to where the engine has limits.
 pub(super) fn limit_by_top(sql: &str, query: &mut Query) -> Result<(), SqlError> {

@@ -177,6 +177,7 @@ mod tests {
             let says_itself = [
                 "qserv_areaspec_",
                 "s2ptin",
+                "s2cpolytobin",
                 "read_",
                 "nearest",
                 "crossmatch",

@@ -258,12 +258,13 @@ const ADQL: [&str; 59] = [
 ];
 
 /// Functions of both dialects: of the sky and of magnitudes, windows, and tables that are functions.
-const COMMON: [&str; 36] = [
+const COMMON: [&str; 37] = [
     "scisql_angSep",
     "scisql_s2PtInCircle",
     "scisql_s2PtInBox",
     "scisql_s2PtInEllipse",
     "scisql_s2PtInCPoly",
+    "scisql_s2CPolyToBin",
     "scisql_fluxToAbMag",
     "scisql_abMagToFlux",
     "scisql_fluxToAbMagSigma",

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int32Array};
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int32Array, StringArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
@@ -20,10 +20,13 @@ use super::{aliases, real::keep_where};
 
 /// Name of the angular separation function.
 pub const SEPARATION: &str = "scisql_angsep";
+/// Name of the function that gives a convex polygon as one value.
+pub(crate) const POLYGON_TEXT: &str = "scisql_s2cpolytobin";
 
 /// The geometry functions.
 pub(super) fn all() -> Vec<Arc<ScalarUDF>> {
     let mut functions = vec![Arc::new(ScalarUDF::new_from_impl(Separation::new()))];
+    functions.push(Arc::new(ScalarUDF::new_from_impl(PolygonText::new())));
     functions.extend(
         RegionShape::ALL.map(|shape| Arc::new(ScalarUDF::new_from_impl(PointInRegion::new(shape)))),
     );
@@ -234,7 +237,13 @@ impl ScalarUDFImpl for PointInRegion {
             .check_arity(self.name(), arg_types.len().saturating_sub(2))
         {
             Ok(()) => Ok(vec![DataType::Float64; arg_types.len()]),
-            Err(sentence) => plan_err!("{sentence}, after the point's ra and dec"),
+            Err(sentence) => {
+                let constant = match self.shape {
+                    RegionShape::Polygon => "; or a constant that scisql_s2CPolyToBin gives",
+                    _ => "",
+                };
+                plan_err!("{sentence}, after the point's ra and dec{constant}")
+            }
         }
     }
 
@@ -272,6 +281,96 @@ impl ScalarUDFImpl for PointInRegion {
         };
         Ok(ColumnarValue::Array(Arc::new(Int32Array::from(inside))))
     }
+}
+
+/// `s2CPolyToBin(ra, dec, ra, dec, ra, dec, ...)`: a convex polygon as one value, for a variable and then `s2PtInCPoly`.
+///
+/// It is a text of its coordinates: what scisql packs into bytes.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct PolygonText {
+    aliases: Vec<String>,
+    signature: Signature,
+}
+
+impl PolygonText {
+    fn new() -> Self {
+        Self {
+            aliases: aliases(POLYGON_TEXT.trim_start_matches("scisql_"), &[]),
+            signature: Signature::user_defined(Volatility::Immutable),
+        }
+    }
+}
+
+impl ScalarUDFImpl for PolygonText {
+    fn name(&self) -> &str {
+        POLYGON_TEXT
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        let count = arg_types.len();
+        match RegionShape::Polygon.check_arity(self.name(), count) {
+            Ok(()) => Ok(vec![DataType::Float64; count]),
+            Err(sentence) => plan_err!("{sentence}"),
+        }
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Utf8)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let is_constant = |value: &ColumnarValue| matches!(value, ColumnarValue::Scalar(_));
+        let is_constant = args.args.iter().all(is_constant);
+        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
+        let columns: Vec<&Float64Array> = { arrays.iter() }
+            .map(|column| column.as_primitive::<Float64Type>())
+            .collect();
+        let mut numbers = Vec::with_capacity(columns.len());
+        let rows = columns.first().map_or(0, |column| column.len());
+        let mut texts = Vec::with_capacity(rows);
+        for row in 0..rows {
+            if columns.iter().any(|column| column.is_null(row)) {
+                texts.push(None);
+                continue;
+            }
+            numbers.clear();
+            numbers.extend(columns.iter().map(|column| column.value(row)));
+            texts.push(match RegionShape::Polygon.region(&numbers) {
+                Ok(_) => Some(text_of(&numbers)),
+                Err(error) if is_constant => return exec_err!("{}: {error}", self.name()),
+                Err(_) => None,
+            });
+        }
+        let texts: ArrayRef = Arc::new(StringArray::from(texts));
+        match is_constant {
+            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(
+                &texts, 0,
+            )?)),
+            false => Ok(ColumnarValue::Array(texts)),
+        }
+    }
+}
+
+fn text_of(numbers: &[f64]) -> String {
+    let numbers: Vec<String> = numbers.iter().map(f64::to_string).collect();
+    numbers.join(" ")
+}
+
+/// The coordinates that [`PolygonText`] has written down; `None` if a text is none of its.
+pub(crate) fn vertices_of(text: &str) -> Option<Vec<f64>> {
+    let numbers = text.split(' ').map(|it| it.parse::<f64>().ok());
+    let numbers = numbers.map(|it| it.filter(|it| it.is_finite()));
+    let numbers: Vec<f64> = numbers.collect::<Option<_>>()?;
+    let is_polygon = RegionShape::Polygon.check_arity("", numbers.len()).is_ok();
+    is_polygon.then_some(numbers)
 }
 
 fn spread(column: &Float64Array, rows: usize) -> Float64Array {

@@ -33,6 +33,7 @@ pub(crate) use checked_sum::checked_sum;
 pub use documented::documented;
 pub(crate) use documented::{is_of_adql_alone, is_of_mysql_alone};
 pub(crate) use elsewhere::same_as;
+pub(crate) use geometry::{POLYGON_TEXT, vertices_of};
 pub use geometry::{RegionShape, SEPARATION};
 pub(crate) use guarded::of_unknown_growth;
 pub use mysql::{FRACTION_DIGITS, TIME};
@@ -42,8 +43,8 @@ pub(crate) use row::{ROW, row, values_of_row};
 pub(crate) use row_key::ROW_KEY;
 use row_key::row_key;
 pub(crate) use scalar::is_scalar;
-
 pub(crate) use single_row::{counted_value, single_row};
+
 /// DataFusion's functions of few arguments and any amount of memory. Neither dialect has them.
 pub const UNBOUNDED: [&str; 5] = [
     "array_repeat",
@@ -64,8 +65,8 @@ pub fn all() -> Vec<Arc<ScalarUDF>> {
     functions.push(apart());
     functions.push(row());
     functions.push(row_key());
-    functions
     functions.push(single_row());
+    functions
 }
 
 /// All aggregates that Meridian adds.
@@ -74,8 +75,8 @@ pub fn all_aggregates() -> Vec<Arc<AggregateUDF>> {
     aggregates.extend(mysql::aggregates::all());
     aggregates.push(adql::histogram());
     aggregates.push(checked_sum());
-    aggregates
     aggregates.push(counted_value());
+    aggregates
 }
 
 /// The function of this name that Meridian adds, if there is one.

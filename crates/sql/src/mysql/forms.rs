@@ -144,6 +144,27 @@ pub(super) fn null_where_any_is(values: Vec<Expr>, result: Expr) -> Expr {
     }
 }
 
+/// Whether a LIKE has ANY, and whether what stands behind its ESCAPE is no character.
+pub(crate) fn unusual_pattern(expr: &Expr) -> (bool, bool) {
+    let (Expr::Like {
+        any, escape_char, ..
+    }
+    | Expr::ILike {
+        any, escape_char, ..
+    }) = expr
+    else {
+        return (false, false);
+    };
+    let is_one = |escape: &Value| match escape {
+        Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) => {
+            text.chars().nth(1).is_none()
+        }
+        _ => false,
+    };
+    let is_long = { escape_char.as_ref() }.is_some_and(|escape| !is_one(&escape.value));
+    (*any, is_long)
+}
+
 /// LIKE compares texts, and its escape is the backslash.
 pub(super) fn like(expr: Expr) -> Expr {
     let Expr::Like {
@@ -156,11 +177,9 @@ pub(super) fn like(expr: Expr) -> Expr {
     else {
         return expr;
     };
-    if let (Some(escape), Expr::Value(value)) = (&escape_char, pattern.as_mut())
-        && let Value::SingleQuotedString(escape) | Value::DoubleQuotedString(escape) = &escape.value
-        && let Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) = &mut value.value
-    {
-        *text = text.replace('\\', "\\\\").replace(escape.as_str(), "\\");
+    if let Some(escape) = escape_char {
+        let escape = Expr::Value(escape);
+        pattern = Box::new(call("mysql_like_pattern", vec![*pattern, escape]));
     }
     Expr::Like {
         negated,
@@ -353,7 +372,15 @@ pub(super) fn cast(expr: &Expr, target: &DataType) -> Option<Expr> {
             // A constant with a point has the digits with which it is typed.
             let typed = exact_digits(expr).map(|digits| text(&digits));
             let read = call("mysql_number_text", vec![typed.unwrap_or(expr.clone())]);
-            return Some(plain_cast(read, target.clone()));
+            let target = match target {
+                DataType::Decimal(ExactNumberInfo::None)
+                | DataType::Numeric(ExactNumberInfo::None)
+                | DataType::Dec(ExactNumberInfo::None) => {
+                    DataType::Decimal(ExactNumberInfo::PrecisionAndScale(10, 0))
+                }
+                digits => digits.clone(),
+            };
+            return Some(plain_cast(read, target));
         }
         DataType::Date => "mysql_date",
         DataType::Datetime(digits) | DataType::Timestamp(digits, _) => {

@@ -6,6 +6,7 @@
 //!
 //! Statements about the connection itself, as SET and USE, are [`Command`]s: they never come to the engine.
 
+mod beginnings;
 pub(crate) mod build;
 mod command;
 mod compare_all;
@@ -38,17 +39,19 @@ mod truth;
 mod user_command;
 mod view_command;
 
+pub(crate) use beginnings::known_beginnings;
 pub use command::{AssignedValue, Assignment, Command, Scope, TableCommand, TargetTable, command};
+pub(crate) use forms::unusual_pattern;
 pub(crate) use grammar::MySqlGrammar;
 pub(crate) use having::AGGREGATES;
 pub use insert_command::{InsertedRows, InsertedValue, default_value};
 pub use keywords::keywords;
 pub use load_command::{FileForm, LoadedField, LoadedFile};
 pub use operators::Operators;
+pub(crate) use operators::with_settled_operands;
 pub use password::{NewPassword, PasswordPlugin, without_passwords};
 pub use pieces::{executed, first_word, placeholders, received, split_statements};
 pub use prepare_command::{PrepareCommand, PreparedText};
-pub(crate) use operators::with_settled_operands;
 pub use qualify::with_database;
 pub(crate) use rewrite::rewrite;
 pub(crate) use select::{name_repeated_by, name_results, store_constants, with_equal_constants};

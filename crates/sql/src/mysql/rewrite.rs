@@ -26,6 +26,7 @@ use super::select;
 use super::templates::{engine_name, expansion, number_of_arguments};
 use super::truth::{is_comparison, make_number, make_truth, normalise_truth};
 use super::{compare_all, json_calls, row_values};
+use crate::all_rows::number_repetitions;
 use crate::functions::mysql::{FormatParts, STORE, is_clock, is_moment, parts_of};
 use crate::visiting::visit_mut;
 use crate::{ErrorCode, SqlError};
@@ -106,6 +107,9 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+        if let Err(error) = number_repetitions(self.sql, &mut query.body) {
+            return ControlFlow::Break(error);
+        }
         // Tables cannot change: FOR UPDATE and LOCK IN SHARE MODE request what is so anyway.
         query.locks.clear();
         ControlFlow::Continue(())

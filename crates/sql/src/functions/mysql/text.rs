@@ -178,6 +178,10 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
         Ok(Value::Integer(v[0].text().cmp(&v[1].text()) as i128))
     })
     .of_strings(Strings::From(0)),
+    RowFunction::new("mysql_like_pattern", TWO, ReturnType::Text, |v| {
+        let escape = v[1].text();
+        text(escaped_by_backslashes(&v[0].text(), escape.chars().next()))
+    }),
     RowFunction::new("mysql_insert", Arity(4, 4), ReturnType::Text, insert)
         .of_strings(Strings::At(&[0, 3])),
     RowFunction::new(
@@ -283,6 +287,25 @@ fn repeated(part: &str, times: usize) -> Result<Value, String> {
     } else {
         text(part.repeat(times))
     }
+}
+
+/// A pattern of LIKE whose escape is the backslash, of one that has another escape, or none.
+fn escaped_by_backslashes(pattern: &str, escape: Option<char>) -> String {
+    let mut escaped = String::with_capacity(pattern.len());
+    let mut rest = pattern.chars();
+    while let Some(sign) = rest.next() {
+        let is_escape = Some(sign) == escape;
+        // An escape at the end stands for itself.
+        let meant = match is_escape {
+            true => rest.next().unwrap_or(sign),
+            false => sign,
+        };
+        if meant == '\\' || (is_escape && matches!(meant, '%' | '_')) {
+            escaped.push('\\');
+        }
+        escaped.push(meant);
+    }
+    escaped
 }
 
 fn replace(v: &[Value]) -> Result<Value, String> {

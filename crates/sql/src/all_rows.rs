@@ -12,12 +12,12 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::parser::Parser;
 
-use super::AdqlGrammar;
 use crate::SqlError;
+use crate::adql::AdqlGrammar;
 use crate::visiting::visit_mut;
 
 /// Rewrites the set operations of a query's body.
-pub(super) fn number_repetitions(sql: &str, body: &mut SetExpr) -> Result<(), SqlError> {
+pub(crate) fn number_repetitions(sql: &str, body: &mut SetExpr) -> Result<(), SqlError> {
     let SetExpr::SetOperation {
         op,
         set_quantifier,
@@ -126,7 +126,7 @@ impl VisitorMut for Places {
 }
 
 /// A body that is put somewhere for a moment.
-pub(super) fn empty() -> SetExpr {
+pub(crate) fn empty() -> SetExpr {
     SetExpr::Values(datafusion::sql::sqlparser::ast::Values {
         explicit_row: false,
         value_keyword: false,
