@@ -479,6 +479,13 @@ class Grammar:
             return None
         source, inner, where = self.correlated(scope) if self.chance(0.7) else self.uncorrelated()
         column, unique = self.expressions.column(inner, "number" if kind == "real" else kind), inner.unique()
+        if column is not None and column.kind == kind and unique is not None and len(unique) == 1 and self.chance(0.2):
+            # A row by its key, of which there is one at most.
+            key, outer = unique[0].column, self.expressions.column(scope, "int")
+            if outer is not None and key.kind == "int":
+                found: Expr = Apply("bool", "eq_number", (key, outer))
+                found = found if where is None else Apply("bool", "and", (where, found))
+                return ScalarQuery(kind, Select((Item(column, "c1"),), source, where=found))
         if column is not None and column.kind == kind and unique and self.chance(0.15):
             order = tuple(SortKey(one.column, self.chance(0.4)) for one in unique)
             offset = Constant("int", 1) if self.chance(0.2) else None
