@@ -77,6 +77,7 @@ MISTAKES = [
     Mistake("unknown function without a like", "SELECT array_prepent(ra) FROM Object", 1305, "array_prepent", ("docs/sql.md",)),
     Mistake("function of another database", "SELECT len(class) FROM Object", 1305, "len", ("CHAR_LENGTH does the same here",)),
     Mistake("format of a plan", "EXPLAIN FORMAT=VISUAL SELECT ra FROM Object", 1791, "FORMAT", ("TRADITIONAL, TREE and JSON",)),
+    Mistake("repetitions of all columns", "SELECT * FROM Object EXCEPT ALL SELECT * FROM Object", 1235, "ALL", ("without *",)),
     Mistake("text that is no polygon", "SELECT ra FROM Object WHERE scisql_s2PtInCPoly(ra, decl, '1 2') = 1", 1582, "scisql_s2PtInCPoly", ("scisql_s2CPolyToBin",)),
     Mistake("cone of another database", "SELECT ra FROM Object WHERE q3c_radial_query(ra, decl, 10, 5, 1)", 1305, "q3c_radial_query", ("scisql_s2PtInCircle does the same here",)),
     Mistake("too few arguments", "SELECT scisql_angSep(ra, decl, 10) FROM Object", 1582, "scisql_angSep", ("takes 4 arguments, and 3 are given",)),

@@ -12,9 +12,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::parser::Parser;
 
-use crate::SqlError;
 use crate::adql::AdqlGrammar;
 use crate::visiting::visit_mut;
+use crate::{ErrorCode, SqlError};
 
 /// Rewrites the set operations of a query's body.
 pub(crate) fn number_repetitions(sql: &str, body: &mut SetExpr) -> Result<(), SqlError> {
@@ -38,7 +38,8 @@ pub(crate) fn number_repetitions(sql: &str, body: &mut SetExpr) -> Result<(), Sq
             sql,
             "all",
             format!("{op} ALL needs the columns of its SELECTs written out, without *"),
-        ));
+        )
+        .with_code(ErrorCode::NOT_SUPPORTED));
     };
     let mut numbered = template(*op, &names)?;
     let mut places = Places([left, right].map(|side| std::mem::replace(side.as_mut(), empty())));
