@@ -144,10 +144,11 @@ type AnalyzerRules = Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + Sy
 type PhysicalRules =
     Vec<Arc<dyn datafusion::physical_optimizer::PhysicalOptimizerRule + Send + Sync>>;
 
-/// DataFusion's analysis with ours. Before types are coerced: joins USING columns of different types become joins ON, subqueries that stand for a value are held to one row, expressions are moved
-/// out of grouping sets, numbers of several places get one type, and subqueries are moved out of aggregates and sort keys, JSON values sorted as such, values made comparable as MySQL compares them, memberships written out, floats widened and integers
-/// checked. After that values are guarded, the constants of comparisons put on the right, the columns of grouping sets told apart,
-/// and scalar subqueries that may have no rows be NULL.
+/// DataFusion's analysis with ours. Before types are coerced: joins USING columns of different types become joins ON, values of subqueries
+/// are held to one row, expressions are moved out of grouping sets, numbers of CASE and UNION get one type, subqueries are moved out of
+/// aggregates and sort keys, JSON values are sorted as such, values made comparable as MySQL compares them, memberships written out,
+/// floats widened and integers checked. After that values are guarded, the constants of comparisons put on the right, the columns of
+/// grouping sets told apart, and scalar subqueries that may have no rows be NULL.
 ///
 /// # Errors
 /// This version of DataFusion has no rule that coerces types.
