@@ -531,7 +531,7 @@ def test_a_list_may_be_a_votable(server: Server) -> None:
         (b"alpha,delta\n1,2\n", {"SR": 1}, "of the list are its position: name them, as in RA=ra&DEC=dec; it has alpha, delta\n"),
         (b"ra,dec\n1,x\n", {"SR": 1}, "the column dec of the list is no number of degrees but of type Utf8\n"),
         (b"ra,dec\n1,2\n3,4,5\n", {"SR": 1}, "the list:3: 3 fields where 2 are expected\n"),
-        (b"<VOTABLE><a>", {"SR": 1}, "the list:1: it has no VOTable with rows in it\n"),
+        (b"<VOTABLE><a>", {"SR": 1}, "the list:1: it has no VOTable with columns in it\n"),
         (b"PAR1 and no more", {"SR": 1}, "the list is damaged or cut off"),
         (b"ra,dec\n1,2\n", {"SR": 1, "RA": "ra"}, "give both or neither"),
     ],

@@ -429,7 +429,7 @@ def test_the_same_query_reads_another_table(server: Server) -> None:
 
 def test_results_tell_what_columns_are(server: Server) -> None:
     """Units and UCDs of the tables' columns, under whatever name, and nothing of what is computed from them."""
-    table = astropy.table.Table(rows=[(1, 2.5, 3.5, "x")], names=("n", "v", "ra", "t"))
+    table = astropy.table.Table(rows=[(1, 2.5, 3.5, "2026-11-20T08:00:00")], names=("n", "v", "ra", "t"))
     table["v"].unit = "km/s"
     document = astropy.io.votable.from_table(table)
     field = document.get_first_table().get_field_by_id_or_name("v")

@@ -10,6 +10,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::IngestError;
 
+/// How many times its length a gzip stream of a stranger may unpack to. Catalogues shrink to a third, columns that never change to
+/// a hundredth; what deflate can do at most is 1,032 (RFC 1951: 258 bytes in 2 bits).
+const MOST_UNPACKED: u64 = 250;
+/// Unpacked bytes from which on that is looked at.
+const UNPACKED_ANYWAY: u64 = 8 << 20;
+
+/// What is wrong with a gzip stream that [unpacks to too much](unpacks_to_too_much), as the end of a sentence.
+pub const UNPACKS_TO_TOO_MUCH: &str =
+    "unpacks to more than 250 times its length, as no table does: send it without gzip";
+
+/// Whether so many bytes of a gzip stream unpack to as much as those of no table do.
+pub fn unpacks_to_too_much(packed: u64, unpacked: u64) -> bool {
+    unpacked > UNPACKED_ANYWAY && unpacked / packed.max(1) > MOST_UNPACKED
+}
+
 /// Bytes that several holders share.
 #[derive(Debug)]
 pub struct BytePool {

@@ -3,12 +3,13 @@
 //! Values follow the rules of a load (NaN is NULL, -0.0 is 0.0), but a row that does not fit its columns is an error.
 //! Memory is bounded by a part of the file at a time.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
-use catalog::Column;
+use catalog::{Column, ColumnType, fold_name};
 
 use crate::budget::{DecodeBudget, DecodeMeter};
 use crate::error::IngestError;
@@ -65,6 +66,16 @@ impl FileFormat {
             Self::Fits => "read_fits",
             Self::Arrow => "read_arrow",
         }
+    }
+
+    /// The format of a file that begins with these bytes, of which the first 64 are enough. What is known to be none of them is text as
+    /// well: opening it says so.
+    pub fn of_beginning(head: &[u8]) -> Self {
+        let magic = format::magic_of(head);
+        let mut formats = Self::ALL.into_iter();
+        formats
+            .find(|format| format.fits(magic))
+            .unwrap_or(Self::Text)
     }
 
     fn fits(self, magic: Magic) -> bool {
@@ -138,7 +149,7 @@ impl RowFile {
     }
 
     /// Looks at a file that somebody has sent, of which no more is decoded than the budget allows. In a text file the columns that are
-    /// declared have the types that are given; others are inferred.
+    /// declared have the types that are given; others are inferred. Times of a VOTable are texts where they are declared so.
     ///
     /// # Errors
     /// Those of [`RowFile::open`], and a file that is beyond the budget.
@@ -151,14 +162,7 @@ impl RowFile {
         let names = vec![path.to_path_buf()];
         let file = open_file(path, format, budget)?;
         let mut columns = distinct_columns(file.as_ref(), path)?;
-        if let (FileFormat::Text, Some(declared)) = (format, declared) {
-            let declared_names = Names::of(declared.iter().map(|column| column.name.as_str()));
-            for column in &mut columns {
-                if let Some(at) = declared_names.position(&column.name) {
-                    column.ty = declared[at].ty;
-                }
-            }
-        }
+        declare_types(&mut columns, format, declared.unwrap_or_default());
         Ok(Self {
             path: path.to_path_buf(),
             format,
@@ -195,6 +199,12 @@ impl RowFile {
     /// What the file says of a column, by its place.
     pub fn described(&self, column: usize) -> Option<FieldDescription> {
         self.files.get(self.first)?.described(column)
+    }
+
+    /// What the numbers of a column are a shape of, by its place, where the file says so: `point`, `circle` or `polygon`. The values of such
+    /// a column are texts of degrees with blanks between them.
+    pub fn shape(&self, column: usize) -> Option<&str> {
+        self.files.get(self.first)?.shape(column)
     }
 
     /// The columns of right ascension and declination, where the file says which these are.
@@ -259,22 +269,50 @@ fn open_file(
     format: FileFormat,
     budget: &DecodeBudget,
 ) -> Result<Box<dyn TableFile>, IngestError> {
-    if !format.fits(format::magic(path)?) {
+    let magic = format::magic(path)?;
+    // What the file is instead is told when it is opened.
+    let is_told = match magic {
+        Magic::Foreign(_) => true,
+        Magic::GzipVoTable | Magic::GzipFits => budget.is_limited(),
+        _ => false,
+    };
+    if !format.fits(magic) && !is_told {
         let reason = format!("it is not a {} file", format.name());
         return Err(IngestError::layout(path, reason));
     }
     format::open_one(path, &TextLayout::default(), None, None, budget)
 }
 
+/// Gives columns of a file the types that are declared for them: those of a text file have none of their own, and times of a VOTable may
+/// stay texts.
+fn declare_types(columns: &mut [Column], format: FileFormat, declared: &[Column]) {
+    let names = Names::of(declared.iter().map(|column| column.name.as_str()));
+    for column in columns {
+        let Some(at) = names.position(&column.name) else {
+            continue;
+        };
+        let types = (column.ty, declared[at].ty);
+        let is_taken = match format {
+            FileFormat::Text => true,
+            FileFormat::VoTable => types == (ColumnType::Timestamp, ColumnType::Text),
+            _ => false,
+        };
+        if is_taken {
+            column.ty = declared[at].ty;
+        }
+    }
+}
+
 /// The columns of a file, whose names differ without regard to case.
 fn distinct_columns(file: &dyn TableFile, path: &Path) -> Result<Vec<Column>, IngestError> {
     let columns = file.columns()?;
-    let names = Names::of(columns.iter().map(|column| column.name.as_str()));
-    for (at, column) in columns.iter().enumerate() {
-        if let Some(first) = names.position(&column.name).filter(|first| *first < at) {
+    let mut places = HashMap::new();
+    for (column, place) in columns.iter().zip(1..) {
+        if let Some(first) = places.insert(fold_name(&column.name), place) {
             let reason = format!(
-                "its columns {:?} and {:?} have the same name",
-                columns[first].name, column.name
+                "its columns {first} and {place} are both called {:?} (names are the same whatever their case): give one of them \
+                 another name",
+                column.name
             );
             return Err(IngestError::layout(path, reason));
         }

@@ -66,7 +66,10 @@ mod write;
 mod written_load;
 
 pub use append_all::{AppendAllRequest, AppendedPart, TableRows, append_all};
-pub use budget::{BytePool, DecodeBudget, DecodeLimits, PoolExhausted, Reservation};
+pub use budget::{
+    BytePool, DecodeBudget, DecodeLimits, PoolExhausted, Reservation, UNPACKS_TO_TOO_MUCH,
+    unpacks_to_too_much,
+};
 pub use check::{CatalogCheck, CheckScope, Problem, TableCheck, check, check_catalog};
 pub use choose::partitioning_for;
 pub use compact::{
@@ -79,6 +82,7 @@ pub use file_rows::{FileFormat, FileRows, RowFile};
 pub use format::FieldDescription;
 pub use format::fits::FitsHeaders;
 pub use format::made::{MadeBatches, RowSource};
+pub use format::votable::open_document;
 pub use inputs::NamedInputs;
 pub use leftovers::{HeldPart, held_parts, remove_superseded};
 pub use load::{load, load_with};

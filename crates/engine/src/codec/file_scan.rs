@@ -24,6 +24,9 @@ pub(super) struct FileScanMessage {
     /// Whether it was sent to this process.
     #[prost(bool, tag = "4")]
     is_received: bool,
+    /// Whether columns that the file says are geometry are.
+    #[prost(bool, tag = "5")]
+    has_geometry: bool,
 }
 
 impl FileScanMessage {
@@ -35,6 +38,7 @@ impl FileScanMessage {
             format: file.format().name().to_owned(),
             columns: scan.columns().iter().map(|at| *at as u64).collect(),
             is_received: file.budget().is_limited(),
+            has_geometry: scan.has_geometry(),
         })
     }
 
@@ -53,6 +57,6 @@ impl FileScanMessage {
         };
         let file = RowFile::open(Path::new(&self.path), format).map_err(external)?;
         let columns = self.columns.into_iter().map(|at| at as usize).collect();
-        FileScanExec::try_new(Arc::new(file), columns)
+        FileScanExec::try_new(Arc::new(file), columns, self.has_geometry)
     }
 }

@@ -5,6 +5,7 @@
 
 mod access;
 mod scan;
+mod shapes;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,18 +18,23 @@ use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use ingest::{FieldDescription, FileFormat, RowFile};
+use sql::Dialect;
 
 use crate::error::external;
 
 pub use access::{FileAccess, ReceivedFile, ReceivedFiles};
 pub use scan::FileScanExec;
 
-/// The functions by their names.
-pub(crate) fn functions(access: &FileAccess) -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)> {
+/// The functions by their names. In ADQL columns that are said to be geometry are.
+pub(crate) fn functions(
+    access: &FileAccess,
+    dialect: Dialect,
+) -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)> {
     let function = |format| {
         let function: Arc<dyn TableFunctionImpl> = Arc::new(ReadFile {
             format,
             access: access.clone(),
+            has_geometry: dialect == Dialect::Adql,
         });
         (format.function(), function)
     };
@@ -40,6 +46,7 @@ pub(crate) fn functions(access: &FileAccess) -> Vec<(&'static str, Arc<dyn Table
 struct ReadFile {
     format: FileFormat,
     access: FileAccess,
+    has_geometry: bool,
 }
 
 impl TableFunctionImpl for ReadFile {
@@ -58,7 +65,7 @@ impl TableFunctionImpl for ReadFile {
         let Some(file) = self.access.open(path, self.format).map_err(external)? else {
             return not_here(name);
         };
-        Ok(Arc::new(FileTable::of(file)))
+        Ok(Arc::new(FileTable::of(file, self.has_geometry)))
     }
 }
 
@@ -72,13 +79,17 @@ pub(crate) struct FileTable {
     file: Arc<RowFile>,
     /// Its columns under their folded names.
     schema: SchemaRef,
+    has_geometry: bool,
 }
 
 impl FileTable {
-    fn of(file: Arc<RowFile>) -> Self {
+    fn of(file: Arc<RowFile>, has_geometry: bool) -> Self {
+        let all: Vec<usize> = (0..file.schema().fields().len()).collect();
+        let kinds = shapes::kinds(&file, &all, has_geometry);
         Self {
-            schema: folded(file.schema()),
+            schema: folded(&shapes::shaped(file.schema(), &kinds)),
             file,
+            has_geometry,
         }
     }
 
@@ -127,7 +138,7 @@ impl TableProvider for FileTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let all = || (0..self.schema.fields().len()).collect();
         let columns = projection.cloned().unwrap_or_else(all);
-        let scan = FileScanExec::try_new(Arc::clone(&self.file), columns)?;
+        let scan = FileScanExec::try_new(Arc::clone(&self.file), columns, self.has_geometry)?;
         Ok(Arc::new(scan))
     }
 }

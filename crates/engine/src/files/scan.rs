@@ -13,9 +13,10 @@ use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchSt
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::stream::{self, TryStreamExt};
 use ingest::RowFile;
+use sql::functions::GeometryKind;
 use tokio::sync::OnceCell;
 
-use super::folded;
+use super::{folded, shapes};
 use crate::error::external;
 use crate::exec::plan_node::{no_children, no_expressions, plan_node};
 use crate::exec::single_partition;
@@ -30,18 +31,22 @@ const BATCHES_AHEAD: usize = 4;
 pub struct FileScanExec {
     file: Arc<RowFile>,
     columns: Vec<usize>,
+    /// Whether columns that the file says are geometry are.
+    has_geometry: bool,
     /// The rows of a small file, shared by whatever reads them in a query.
     kept: Arc<OnceCell<Vec<RecordBatch>>>,
     properties: Arc<PlanProperties>,
 }
 
 impl FileScanExec {
-    /// A scan of the columns with these numbers.
-    pub fn try_new(file: Arc<RowFile>, columns: Vec<usize>) -> Result<Self> {
-        let schema = folded(&file.schema().project(&columns)?);
+    /// A scan of the columns with these numbers. Those that the file says are geometry are, or texts of its numbers.
+    pub fn try_new(file: Arc<RowFile>, columns: Vec<usize>, has_geometry: bool) -> Result<Self> {
+        let kinds = shapes::kinds(&file, &columns, has_geometry);
+        let schema = folded(&shapes::shaped(&file.schema().project(&columns)?, &kinds));
         Ok(Self {
             file,
             columns,
+            has_geometry,
             kept: Arc::default(),
             properties: single_partition(schema),
         })
@@ -55,6 +60,11 @@ impl FileScanExec {
     /// The numbers of the file's columns that it gives.
     pub fn columns(&self) -> &[usize] {
         &self.columns
+    }
+
+    /// Whether columns that the file says are geometry are.
+    pub(crate) fn has_geometry(&self) -> bool {
+        self.has_geometry
     }
 
     /// Reads a small file, so that its rows are there.
@@ -78,6 +88,7 @@ impl FileScanExec {
         Reading {
             file: Arc::clone(&self.file),
             columns: self.columns.clone(),
+            kinds: shapes::kinds(&self.file, &self.columns, self.has_geometry),
             schema: self.schema(),
         }
     }
@@ -93,6 +104,7 @@ impl FileScanExec {
 struct Reading {
     file: Arc<RowFile>,
     columns: Vec<usize>,
+    kinds: Vec<Option<GeometryKind>>,
     schema: SchemaRef,
 }
 
@@ -102,7 +114,8 @@ impl Reading {
         for batch in self.file.rows(&self.columns).map_err(external)? {
             let batch = batch.map_err(external)?;
             let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-            let (schema, columns) = (Arc::clone(&self.schema), batch.columns().to_vec());
+            let schema = Arc::clone(&self.schema);
+            let columns = shapes::shapes(batch.columns(), &self.kinds)?;
             let folded = RecordBatch::try_new_with_options(schema, columns, &options)?;
             if !give(folded) {
                 break;

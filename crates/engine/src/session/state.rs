@@ -115,7 +115,7 @@ pub(super) fn state(options: &SessionOptions, database: &str) -> Result<SessionS
             .deregister_udtf(name)
             .map_err(|error| EngineError::from_run(&error))?;
     }
-    for (name, function) in files::functions(&options.files) {
+    for (name, function) in files::functions(&options.files, options.dialect) {
         state.register_udtf(name, function);
     }
     let function = ResultFunction {

@@ -12,6 +12,7 @@ mod elements;
 pub(crate) mod fits;
 pub(crate) mod generated_key;
 pub(crate) mod made;
+mod magic;
 mod names;
 pub(crate) mod parquet;
 mod parquet_ahead;
@@ -22,18 +23,16 @@ pub(crate) mod text;
 mod thrift;
 pub(crate) mod votable;
 
+pub(crate) use magic::{FORMATS_OF_CLIENTS, Magic, magic, magic_of};
 pub(crate) use names::Names;
 pub(crate) use parquet_ahead::WINDOW;
 
-use std::fs::File;
-use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use catalog::{Column, ColumnType};
-use flate2::read::MultiGzDecoder;
 
 use crate::budget::DecodeBudget;
 use crate::error::IngestError;
@@ -43,7 +42,6 @@ use crate::rejected_rows::RejectedRows;
 use crate::remote::RemoteFile;
 use crate::report::grouped;
 use crate::row_batch::{RowBatch, travel_schema};
-use crate::spool::expect_regular;
 use crate::text_keys::TextKeys;
 
 /// What every reader of a load needs to know and to report to.
@@ -239,6 +237,12 @@ pub(crate) trait TableFile: Send + Sync {
         None
     }
 
+    /// What the numbers of a column are a shape of, by its place: `point`, `circle` or `polygon`. Its values are texts of degrees with
+    /// blanks between them.
+    fn shape(&self, _column: usize) -> Option<&str> {
+        None
+    }
+
     /// What the file says of its columns, by their names, where it says anything.
     fn descriptions(&self) -> Vec<(String, FieldDescription)> {
         Vec::new()
@@ -322,69 +326,6 @@ pub(crate) fn columns_of(schema: &Schema, path: &Path) -> Result<Vec<Column>, In
         })
     };
     schema.fields().iter().map(column).collect()
-}
-
-/// The kinds of file that are told apart by their first bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Magic {
-    Parquet,
-    Gzip,
-    /// XML.
-    VoTable,
-    /// XML, gzipped.
-    GzipVoTable,
-    Fits,
-    GzipFits,
-    Arrow,
-    ArrowStream,
-    /// Formats that are known but cannot be read.
-    Foreign(&'static str),
-    Other,
-}
-
-/// Looks at the first bytes of a file.
-pub(crate) fn magic(path: &Path) -> Result<Magic, IngestError> {
-    expect_regular(path)?;
-    let file = File::open(path).map_err(|e| IngestError::io("open", path, e))?;
-    let first = |input: &mut dyn Read| {
-        let mut head = Vec::new();
-        input.take(MAGIC_BYTES).read_to_end(&mut head).map(|_| head)
-    };
-    let head = first(&mut &file).map_err(|e| IngestError::io("read", path, e))?;
-    let magic = magic_of(&head);
-    if magic != Magic::Gzip {
-        return Ok(magic);
-    }
-    let packed = File::open(path).map_err(|e| IngestError::io("open", path, e))?;
-    // What cannot be unpacked is told when it is read.
-    let inner = first(&mut MultiGzDecoder::new(BufReader::new(packed))).unwrap_or_default();
-    Ok(match magic_of(&inner) {
-        Magic::VoTable => Magic::GzipVoTable,
-        Magic::Fits => Magic::GzipFits,
-        _ => Magic::Gzip,
-    })
-}
-
-/// Bytes by which formats are told apart.
-const MAGIC_BYTES: u64 = 8;
-
-/// The kind of a file that begins with these bytes.
-fn magic_of(head: &[u8]) -> Magic {
-    match head {
-        [b'P', b'A', b'R', b'1', ..] => Magic::Parquet,
-        [0x1f, 0x8b, ..] => Magic::Gzip,
-        // Perhaps behind a byte order mark.
-        [b'<', ..] | [0xef, 0xbb, 0xbf, b'<', ..] => Magic::VoTable,
-        b"SIMPLE  " => Magic::Fits,
-        [b'A', b'R', b'R', b'O', b'W', b'1', ..] => Magic::Arrow,
-        // The mark before the length of a message.
-        [0xff, 0xff, 0xff, 0xff, ..] => Magic::ArrowStream,
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Magic::Foreign("zstd-compressed"),
-        [b'B', b'Z', b'h', ..] => Magic::Foreign("bzip2-compressed"),
-        [0xfd, b'7', b'z', b'X', b'Z', ..] => Magic::Foreign("xz-compressed"),
-        [b'P', b'K', 3, 4, ..] => Magic::Foreign("zip"),
-        _ => Magic::Other,
-    }
 }
 
 /// Files at URLs that are opened side by side: each is waited for.
@@ -489,9 +430,10 @@ pub(crate) fn open_one(
             let is_stream = magic == Magic::ArrowStream;
             Ok(Box::new(arrow_ipc::ArrowFile::open(path, is_stream)?))
         }
+        // What clients send is unpacked when it is received.
         Magic::GzipVoTable | Magic::GzipFits if budget.is_limited() => Err(IngestError::layout(
             path,
-            "it is gzipped: send it without gzip",
+            "it is gzipped twice: send it gzipped once, or as it is",
         )),
         Magic::Fits | Magic::GzipFits => {
             let is_gzipped = magic == Magic::GzipFits;
@@ -516,6 +458,10 @@ pub(crate) fn open_one(
         Magic::Other => Ok(Box::new(text::TextFile::open(
             path, false, layout, declared, budget,
         )?)),
+        Magic::Foreign(format) if budget.is_limited() => Err(IngestError::layout(
+            path,
+            format!("it is a {format} file, which is not read: {FORMATS_OF_CLIENTS}"),
+        )),
         Magic::Foreign(format) => Err(IngestError::layout(
             path,
             format!(

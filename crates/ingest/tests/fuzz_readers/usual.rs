@@ -210,12 +210,28 @@ fn usual_votable() -> Vec<Usual> {
     };
     let wide: Vec<u8> = (0..100).flat_map(wide).collect();
     let cells = table(fields, &format!("<TABLEDATA>{cells}</TABLEDATA>"));
+    // In two bytes for each character, with times, points and bits.
+    let typed = "<FIELD name=\"seen\" datatype=\"char\" arraysize=\"*\" xtype=\"timestamp\"/><FIELD name=\"p\" datatype=\"double\" arraysize=\"2\" xtype=\"point\"/>\
+         <FIELD name=\"bits\" datatype=\"bit\" arraysize=\"*\"/><FIELD name=\"bit\" datatype=\"bit\"/>";
+    let typed_cells: String = (0..100)
+        .map(|it| format!("<TR><TD>2026-11-20T08:00:{:02}.5</TD><TD>1.5 {it}</TD><TD>101</TD><TD>1</TD></TR>\n", it % 60))
+        .collect();
+    let typed = table(typed, &format!("<TABLEDATA>{typed_cells}</TABLEDATA>"));
+    let typed = String::from_utf8(typed).unwrap();
+    let wide_characters = format!("\u{feff}<?xml version=\"1.0\" encoding=\"UTF-16\"?>{typed}");
+    let wide_characters: Vec<u8> = wide_characters
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    let latin1 = format!("<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?>{typed}");
     let new = |name, bytes| Usual::new(name, FileFormat::VoTable, bytes);
     vec![
         new("cells.vot", cells.clone()),
         new("binary.vot", table(fields, &binary("BINARY", &rows))),
         new("binary2.vot", table(fields, &binary("BINARY2", &flagged))),
         new("wide.vot", table(more, &binary("BINARY", &wide))),
+        new("utf16.vot", wide_characters),
+        new("latin1.vot", latin1.into_bytes()),
         Usual::own("cells.vot.gz", FileFormat::VoTable, gzip([cells])),
         Usual::own(
             "own.vot",

@@ -22,6 +22,7 @@ mod received_table;
 mod same_site;
 mod state;
 mod streaming;
+mod table_file;
 mod tap;
 mod tracked_query;
 mod unread_body;

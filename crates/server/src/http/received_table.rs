@@ -1,23 +1,21 @@
 //! Uploaded tables, as lists of positions: how they are received and stored, and how much disk and memory they may take.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::users::Limit;
-use axum::body::{Body, Bytes};
-use axum::http::StatusCode;
+use axum::body::Body;
 use catalog::Column;
 use engine::{EngineError, ReceivedFile, ReceivedFiles};
 use futures::StreamExt;
 use ingest::{BytePool, DecodeBudget, DecodeLimits, FileFormat, Reservation};
 use sql::{Dialect, SqlError};
 use tempfile::NamedTempFile;
-use tokio::sync::{Semaphore, mpsc};
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::sync::Semaphore;
 
 use crate::http::problem::Problem;
+use crate::http::table_file::{NotWritten, no_room, write_file};
 use crate::http::upload::{Upload, UploadRate};
 use crate::query_runtime::QueryRuntime;
 use crate::usage::Usage;
@@ -37,10 +35,6 @@ const LONGEST_ROW: usize = 8 << 20;
 const MOST_COLUMNS: usize = 1000;
 /// Tables that are opened concurrently; the others wait.
 const LOOKED_AT: usize = 2;
-/// Bytes by which the format of a table is recognised.
-const SNIFFED: usize = 8;
-/// Blocks of a table that wait to be written to its file.
-const PARTS_AHEAD: usize = 4;
 
 /// The storage for uploaded tables.
 #[derive(Debug, Clone)]
@@ -165,18 +159,17 @@ impl Drop for DecodingGuard {
 }
 
 impl ReceivedTable {
-    /// Receives a table.
+    /// Receives a table, and unpacks it if it is gzipped.
     ///
     /// # Errors
-    /// It is incomplete, too slow or too long, or the storage is full.
+    /// It is incomplete, too slow or too long, cannot be unpacked or unpacks to too much, or the storage is full.
     pub(super) async fn receive(
         body: Body,
         upload: Upload,
         room: &TableRoom,
     ) -> Result<Self, Problem> {
         let mut on_disk = Reservation::of(&room.on_disk);
-        let (results, writer) = write_file();
-        let mut head = Vec::new();
+        let (parts, writer) = write_file(upload.most_bytes, &room.on_disk);
         let most = room.usage.limit(Limit::Upload);
         let mut pace = UploadRate::new(upload, room.patience).within(most);
         let mut body = body.into_data_stream();
@@ -184,30 +177,29 @@ impl ReceivedTable {
             let part =
                 part.map_err(|_| Problem::bad(format!("{} was not sent to its end", upload.name)))?;
             pace.count(part.len())?;
-            on_disk.resize(pace.bytes()).map_err(|_| no_room(upload))?;
-            let missing = SNIFFED.saturating_sub(head.len()).min(part.len());
-            head.extend_from_slice(&part[..missing]);
-            if results.send(part).await.is_err() {
+            let reserved = on_disk.resize(pace.bytes());
+            reserved.map_err(|_| no_room(upload, ROOM_ON_DISK))?;
+            if parts.send(part).await.is_err() {
                 // The writer reports its own error.
                 break;
             }
         }
-        drop(results);
-        let written = writer.await.map_err(std::io::Error::other);
-        let file = written
-            .and_then(|file| file)
-            .map_err(|error| not_kept(upload, &error))?;
-        if pace.bytes() == 0 {
+        drop(parts);
+        let written = writer.await;
+        let written = written.unwrap_or_else(|error| Err(NotWritten::Disk(error.into())));
+        let written = written.map_err(|error| error.problem(upload, ROOM_ON_DISK))?;
+        if written.bytes == 0 {
             return Err(Problem::bad(format!(
                 "{} is empty: send its rows, as with curl --data-binary @positions.csv",
                 upload.name
             )));
         }
         Ok(Self {
-            format: format_of(&head),
-            file,
+            format: FileFormat::of_beginning(&written.head),
+            file: written.file,
             budget: room.budget(),
-            _on_disk: on_disk,
+            // Of what was unpacked nothing else is on the disk.
+            _on_disk: written.unpacked.unwrap_or(on_disk),
         })
     }
 
@@ -242,69 +234,17 @@ pub(super) fn table_function(format: FileFormat, path: &str, dialect: Dialect) -
     format!("{function}('{}')", path.replace('\'', "''"))
 }
 
-/// Starts a thread that writes a file and may block on the disk. The file is removed if its receiver is dropped.
-fn write_file() -> (
-    mpsc::Sender<Bytes>,
-    JoinHandle<std::io::Result<NamedTempFile>>,
-) {
-    let (sender, mut results) = mpsc::channel::<Bytes>(PARTS_AHEAD);
-    let writer = spawn_blocking(move || {
-        let mut file = NamedTempFile::new()?;
-        while let Some(part) = results.blocking_recv() {
-            file.write_all(&part)?;
-        }
-        file.flush()?;
-        Ok(file)
-    });
-    (sender, writer)
-}
-
-fn no_room(upload: Upload) -> Problem {
-    Problem::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        format!(
-            "there is no room for {} now: those that are read at a time may have {} MiB together; send it again in a while",
-            upload.name,
-            ROOM_ON_DISK >> 20
-        ),
-    )
-}
-
-fn not_kept(upload: Upload, error: &std::io::Error) -> Problem {
-    let sentence = format!("{} cannot be kept while it is read: {error}", upload.name);
-    Problem::new(StatusCode::INSUFFICIENT_STORAGE, sentence)
-}
-
-/// The format of a file that begins with these bytes.
-fn format_of(head: &[u8]) -> FileFormat {
-    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
-    match text.trim_ascii_start().first() {
-        _ if head.starts_with(b"PAR1") => FileFormat::Parquet,
-        _ if head.starts_with(b"SIMPLE  ") => FileFormat::Fits,
-        // Which is not read of clients: the sentence says so.
-        _ if head.starts_with(b"ARROW1") || head.starts_with(&[0xff; 4]) => FileFormat::Arrow,
-        Some(b'<') => FileFormat::VoTable,
-        _ => FileFormat::Text,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::num::NonZeroUsize;
 
-    use super::*;
+    use axum::body::Bytes;
+    use axum::http::StatusCode;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
 
-    #[test]
-    fn lists_are_known_by_their_beginning() {
-        assert_eq!(format_of(b"PAR1"), FileFormat::Parquet);
-        assert_eq!(format_of(b"\n <V"), FileFormat::VoTable);
-        assert_eq!(format_of(b"\xef\xbb\xbf<"), FileFormat::VoTable);
-        assert_eq!(format_of(b"SIMPLE  = T"), FileFormat::Fits);
-        assert_eq!(format_of(b"ARROW1\0\0"), FileFormat::Arrow);
-        assert_eq!(format_of(b"\xff\xff\xff\xff\x10"), FileFormat::Arrow);
-        assert_eq!(format_of(b"ra,d"), FileFormat::Text);
-        assert_eq!(format_of(b""), FileFormat::Text);
-    }
+    use super::*;
 
     const LIST: Upload = Upload {
         name: "the list",
@@ -360,5 +300,28 @@ mod tests {
         drop(list);
         assert_eq!(room.on_disk.used(), 0);
         assert!(!std::path::Path::new(&path).exists());
+    }
+    /// A VOTable, FITS or CSV that came gzipped was refused or not recognised.
+    #[tokio::test]
+    async fn a_gzipped_list_is_what_it_is_without_gzip() {
+        let room = room(Duration::from_secs(5));
+        for (list, format) in [
+            (&b"<VOTABLE>"[..], FileFormat::VoTable),
+            (b"SIMPLE  = ", FileFormat::Fits),
+            (b"PAR1", FileFormat::Parquet),
+            (b"ra,dec\n", FileFormat::Text),
+        ] {
+            let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+            packed.write_all(list).unwrap();
+            let body = Body::from(packed.finish().unwrap());
+            let received = ReceivedTable::receive(body, LIST, &room).await.unwrap();
+            assert_eq!(received.format(), format);
+            assert_eq!(std::fs::read(received.path()).unwrap(), list);
+            assert_eq!(room.on_disk.used(), list.len() as u64);
+        }
+        let empty = GzEncoder::new(Vec::new(), Compression::default());
+        let body = Body::from(empty.finish().unwrap());
+        let problem = ReceivedTable::receive(body, LIST, &room).await.unwrap_err();
+        assert!(problem.sentence.contains("is empty"), "{problem:?}");
     }
 }

@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, Uri, header};
 use axum::routing::{post, put};
 use catalog::Column;
 use engine::ReceivedFile;
-use ingest::FileFormat;
+use ingest::{FileFormat, open_document};
 use quick_xml::Reader;
 use quick_xml::events::Event;
 use sql::mysql::{DeclaredColumn, TableExpiry};
@@ -244,18 +244,15 @@ fn description(received: &ReceivedTable) -> Result<Option<Vec<Column>>, Problem>
     if received.format() != FileFormat::VoTable {
         return Ok(None);
     }
-    let unreadable = |error: std::io::Error| {
-        Problem::from(ClientError::new(
-            ErrorCode::STORAGE,
-            format!("the table cannot be read: {error}"),
-        ))
-    };
-    let file = std::fs::File::open(received.path()).map_err(unreadable)?;
-    let length = file.metadata().map_err(unreadable)?.len();
-    let document = std::io::BufReader::new(std::io::Read::take(file, LONGEST_DESCRIPTION));
-    let columns = columns_of(Reader::from_reader(document))?;
+    let path = received.path();
+    let document = open_document(std::path::Path::new(&path));
+    let document =
+        document.map_err(|error| Problem::bad(error.to_string().replace(&path, TABLE.name)))?;
+    // A byte more, so that it is known whether there are more.
+    let mut document = std::io::Read::take(document, LONGEST_DESCRIPTION + 1);
+    let columns = columns_of(Reader::from_reader(std::io::BufReader::new(&mut document)))?;
     match columns {
-        Some(_) if length > LONGEST_DESCRIPTION => Err(Problem::bad(
+        Some(_) if document.limit() == 0 => Err(Problem::bad(
             "the description of a table has more than 1 MiB: send fewer columns",
         )),
         columns => Ok(columns),

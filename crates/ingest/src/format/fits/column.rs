@@ -135,8 +135,8 @@ impl FitsColumn {
         let form = text("TFORM");
         let wrong =
             || format!("the column {name:?} has TFORM{number} = {form:?}, which is no form");
-        // The library cuts texts at bytes.
-        if !form.is_ascii() || !text("TDIM").is_ascii() {
+        // The library cuts texts at bytes, and expects something before a parenthesis.
+        if !form.is_ascii() || form.starts_with('(') || !text("TDIM").is_ascii() {
             return Err(wrong());
         }
         let (repeat, kind, in_heap) = match parse_tform_binary(form).map_err(|_| wrong())? {
@@ -196,6 +196,18 @@ impl FitsColumn {
             && !self.is_in_heap()
             && !self.kind.is_complex()
             && self.kind != Kind::Ascii
+    }
+
+    /// What its numbers are a shape of, if they are one, as results in FITS have them (DALI 1.1, sections 3.3.5 to 3.3.7).
+    pub fn shape(&self) -> Option<&str> {
+        let is_shape = self.kind == Kind::Double
+            && match (self.described.xtype.as_str(), self.in_heap) {
+                ("point", None) => self.repeat == 2,
+                ("circle", None) => self.repeat == 3,
+                ("polygon", _) => !self.is_one_value(),
+                _ => false,
+            };
+        is_shape.then_some(self.described.xtype.as_str())
     }
 
     /// The column as a table has it.

@@ -197,6 +197,10 @@ impl TableFile for FitsFile {
             .collect()
     }
 
+    fn shape(&self, column: usize) -> Option<&str> {
+        self.table.columns.get(column)?.shape()
+    }
+
     fn position(&self) -> Option<[String; 2]> {
         let columns = self.table.columns.iter();
         let described = columns.map(|it| (it.name.as_str(), it.described.ucd.as_str()));
@@ -369,7 +373,8 @@ impl RowReader {
             Bytes::Plain(file) => Some(Heap {
                 file,
                 begin: table.begin + table.heap.start,
-                bytes: table.heap.end - table.heap.start,
+                // A file may end before the heap begins.
+                bytes: table.heap.end.saturating_sub(table.heap.start),
             }),
             Bytes::Unpacked(_) => None,
         };

@@ -121,6 +121,15 @@ fn what_cannot_be_is_told() {
             ],
             "no form",
         ),
+        // The library panicked.
+        (
+            &[
+                "NAXIS1  =                    4",
+                "TFIELDS =                    1",
+                "TFORM1  = '(4)     '",
+            ],
+            "no form",
+        ),
         (
             &[
                 "NAXIS1  =                   -4",
@@ -146,4 +155,56 @@ fn what_cannot_be_is_told() {
         "EXTNAME = 'SKY     '",
     ]);
     assert!(error.unwrap_err().contains("1 (SKY, image)"));
+}
+
+/// What of two columns of one name a query meant nobody could know, and the sentence did not say which columns they are.
+#[test]
+fn two_columns_of_one_name_are_told() {
+    let cards = with(&[
+        "NAXIS1  =                   12",
+        "TFIELDS =                    3",
+        "TTYPE1  = 'ra      '",
+        "TFORM1  = '1J      '",
+        "TTYPE2  = 'dec     '",
+        "TFORM2  = '1J      '",
+        "TTYPE3  = 'RA      '",
+        "TFORM3  = '1J      '",
+    ]);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.fits");
+    std::fs::write(&path, file(&cards)).unwrap();
+    let error = crate::RowFile::open(&path, crate::FileFormat::Fits).unwrap_err();
+    let told = error.to_string();
+    assert!(
+        told.contains("its columns 1 and 3 are both called \"RA\""),
+        "{told}"
+    );
+}
+
+/// The length of the heap was computed of a negative number where a file ends before it begins.
+#[test]
+fn a_file_may_end_before_its_heap() {
+    let mut cards: Vec<&str> = BEGIN
+        .into_iter()
+        .filter(|it| !it.starts_with("THEAP"))
+        .collect();
+    cards.retain(|card| !card.starts_with("NAXIS2") && !card.starts_with("PCOUNT"));
+    cards.extend([
+        "NAXIS1  =                    8",
+        "NAXIS2  =                    1",
+        "PCOUNT  =                 9000",
+        "THEAP   =                 5000",
+        "TFIELDS =                    1",
+        "TTYPE1  = 'a       '",
+        "TFORM1  = '1PJ(1)  '",
+    ]);
+    let mut bytes = file(&cards);
+    bytes.extend([0, 0, 0, 1, 0, 0, 0, 0]);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.fits");
+    std::fs::write(&path, bytes).unwrap();
+    let file = crate::RowFile::open(&path, crate::FileFormat::Fits).unwrap();
+    let mut rows = file.rows(&[0]).unwrap();
+    let told = rows.next().unwrap().unwrap_err().to_string();
+    assert!(told.contains("ends behind the file's data"), "{told}");
 }

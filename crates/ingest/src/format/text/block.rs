@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use flate2::read::MultiGzDecoder;
 
 use super::dialect::Dialect;
-use crate::budget::{DecodeBudget, DecodeMeter};
+use crate::budget::{DecodeBudget, DecodeMeter, UNPACKS_TO_TOO_MUCH, unpacks_to_too_much};
 use crate::error::IngestError;
 
 /// The usual size of a block.
@@ -20,12 +20,6 @@ pub(super) const SAMPLE_BLOCK: usize = 128 << 10;
 const HEAD: usize = 1 << 20;
 /// A record larger than this is taken for a quote that is never closed.
 const LARGEST_RECORD: usize = 256 << 20;
-
-/// How many times its length a gzip stream of a stranger may unpack to. Catalogues shrink to a third, columns that never change to
-/// a hundredth; what deflate can do at most is 1,032 (RFC 1951: 258 bytes in 2 bits).
-const MOST_UNPACKED: u64 = 250;
-/// Unpacked bytes from which on that is looked at.
-const UNPACKED_ANYWAY: u64 = 8 << 20;
 
 /// Consecutive records of a file.
 #[derive(Debug)]
@@ -228,16 +222,13 @@ impl BlockReader {
 
     /// A gzip stream that unpacks to as much as none of real rows does ends here.
     fn check_ratio(&self) -> Result<(), IngestError> {
-        let (packed, unpacked) = (self.file_bytes_read().max(1), self.decoded.bytes());
-        let is_bomb = unpacked > UNPACKED_ANYWAY && unpacked / packed > MOST_UNPACKED;
-        if !self.gzip || !self.budget.is_limited() || !is_bomb {
+        let (packed, unpacked) = (self.file_bytes_read(), self.decoded.bytes());
+        if !self.gzip || !self.budget.is_limited() || !unpacks_to_too_much(packed, unpacked) {
             return Ok(());
         }
         Err(IngestError::too_large(
             &self.path,
-            format!(
-                "it unpacks to more than {MOST_UNPACKED} times its length, as no table does: send it without gzip"
-            ),
+            format!("it {UNPACKS_TO_TOO_MUCH}"),
         ))
     }
 

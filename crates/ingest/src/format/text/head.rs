@@ -76,7 +76,7 @@ impl Head {
         Ok(Self {
             is_header,
             is_guessed: header.is_none(),
-            lines: memchr::memchr_iter(b'\n', &bytes[..rows_at]).count() as u64,
+            lines: count_lines(&bytes[..rows_at]),
             names,
             declared: of_ecsv,
             descriptions: ecsv::descriptions(&comments),
@@ -277,6 +277,13 @@ fn check_names(path: &Path, names: &[String]) -> Result<(), IngestError> {
         }
     }
     Ok(())
+}
+
+/// Lines of a text that begins with a line. The last one may have no end, if nothing comes behind it.
+fn count_lines(bytes: &[u8]) -> u64 {
+    let ends = memchr::memchr_iter(b'\n', bytes).count();
+    let is_cut = bytes.last().is_some_and(|byte| *byte != b'\n');
+    (ends + usize::from(is_cut)) as u64
 }
 
 fn count_records(bytes: &[u8], dialect: &Dialect) -> usize {

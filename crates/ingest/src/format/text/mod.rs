@@ -12,6 +12,7 @@ mod dialect;
 mod ecsv;
 mod head;
 mod infer;
+mod no_table;
 mod number;
 mod part;
 mod prelude;
@@ -25,6 +26,8 @@ use std::sync::Arc;
 use catalog::Column;
 
 pub(crate) use dialect::{Dialect, TextLayout};
+pub(crate) use time::timestamp;
+pub(crate) use values::utf8_or_latin1;
 
 use self::block::{BlockReader, SAMPLE_BLOCK};
 use self::head::Head;
@@ -59,6 +62,9 @@ impl TextFile {
     ) -> Result<Self, IngestError> {
         let metadata = std::fs::metadata(path).map_err(|e| IngestError::io("open", path, e))?;
         let sample = BlockReader::open(path, gzip, budget)?.read_head()?;
+        if budget.is_limited() {
+            no_table::reject(path, &sample.bytes)?;
+        }
         let dialect = Dialect::detect(path, &sample, layout)?;
         let head = Head::read(path, &sample, &dialect, layout.header, declared)?;
         budget.check_columns(path, head.names.len())?;

@@ -407,3 +407,27 @@ fn record_texts(rows: &[(Option<String>, Option<String>)], name: &str) -> Vec<St
     };
     rows.iter().map(write).collect()
 }
+
+/// The only line of a file was taken for a row if it had no end.
+#[test]
+fn a_header_without_an_end_of_line_is_no_row() {
+    for content in [
+        "id,ra",
+        "id,ra\n",
+        "id,ra\r\n",
+        "\u{feff}id,ra",
+        "# c\nid,ra",
+    ] {
+        let (_dir, path) = file("t.csv", content.as_bytes());
+        let opened = open(&path, &TextLayout::default(), None).unwrap();
+        let columns = opened.columns().unwrap();
+        let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+        assert_eq!((names, opened.estimated_rows()), (vec!["id", "ra"], 0));
+        let (records, rejected) = read(&path, &TextLayout::default(), &columns, 4).unwrap();
+        assert!(records.is_empty() && rejected.is_empty(), "{content:?}");
+    }
+    // A row without an end is one.
+    let (_dir, path) = file("t.csv", b"id,ra\n1,2");
+    let (records, _) = read(&path, &TextLayout::default(), &texts(&["id", "ra"]), 4).unwrap();
+    assert_eq!(records, [(2, some(&["1", "2"]))]);
+}

@@ -19,7 +19,7 @@ pub(super) fn date(text: &[u8]) -> ParsedValue<i32> {
 
 /// `YYYY-MM-DD[ HH:MM[:SS[.ffffff]]][Z|+HH:MM]` (a `T` may stand for the blank) as microseconds since 1970; with an
 /// offset it is turned into UTC, without one taken as it is. Digits beyond microseconds are cut.
-pub(super) fn timestamp(text: &[u8]) -> ParsedValue<i64> {
+pub(crate) fn timestamp(text: &[u8]) -> ParsedValue<i64> {
     let text = text.trim_ascii();
     if text.is_empty() || text.starts_with(b"0000-00-00") {
         return Ok(None);

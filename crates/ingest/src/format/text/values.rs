@@ -1,5 +1,6 @@
 //! Fields of text to columns: one tight loop for each type.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -190,7 +191,11 @@ fn text(
             let mut latin1 = 0;
             let values: StringArray = raw
                 .iter()
-                .map(|value| value.map(|v| utf8_or_latin1(v, &mut latin1)))
+                .map(|value| {
+                    let (text, is_latin1) = utf8_or_latin1(value?);
+                    latin1 += u64::from(is_latin1);
+                    Some(text)
+                })
                 .collect();
             context.note_latin1(latin1);
             Ok(values)
@@ -198,12 +203,10 @@ fn text(
     }
 }
 
-fn utf8_or_latin1(value: &[u8], latin1: &mut u64) -> String {
+/// A text of bytes: those that are no UTF-8 are taken as Latin-1, which is told with it.
+pub(crate) fn utf8_or_latin1(value: &[u8]) -> (Cow<'_, str>, bool) {
     match std::str::from_utf8(value) {
-        Ok(text) => text.to_owned(),
-        Err(_) => {
-            *latin1 += 1;
-            value.iter().map(|byte| char::from(*byte)).collect()
-        }
+        Ok(text) => (text.into(), false),
+        Err(_) => (value.iter().map(|byte| char::from(*byte)).collect(), true),
     }
 }

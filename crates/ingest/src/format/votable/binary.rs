@@ -8,6 +8,7 @@ use base64::read::DecoderReader;
 use super::field::{ArraySize, Datatype, Element, Field, Values};
 use super::{Cells, Document, Xml};
 use crate::error::IngestError;
+use crate::format::text::utf8_or_latin1;
 
 /// More elements than this in one cell are taken for damage.
 const MOST_ELEMENTS: usize = 1 << 28;
@@ -15,7 +16,7 @@ const MOST_ELEMENTS: usize = 1 << 28;
 const RESERVED: usize = 1 << 16;
 
 pub(super) struct BinaryRows {
-    bytes: BufReader<DecoderReader<'static, GeneralPurpose, UpToTag>>,
+    bytes: BufReader<DecoderReader<'static, GeneralPurpose, ElementText>>,
     document: Document,
     nulls_flagged: bool,
     /// The number of the row at hand, from 1.
@@ -25,24 +26,28 @@ pub(super) struct BinaryRows {
     taken: u64,
     /// Bytes that the values of a row may take.
     row_bytes: usize,
+    /// Texts that were no UTF-8.
+    latin1: u64,
 }
 
-/// The text up to the next tag without its white space.
-struct UpToTag(Xml);
+/// The text up to the end of the element without its white space.
+struct ElementText {
+    xml: Xml,
+    has_ended: bool,
+}
 
-impl Read for UpToTag {
+impl Read for ElementText {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-        let source = self.0.get_mut();
-        loop {
+        while !self.has_ended && !into.is_empty() {
+            let source = self.xml.get_mut();
             let available = source.fill_buf()?;
-            let mut filled = 0;
-            let mut used = 0;
-            let mut tag = available.is_empty();
-            for byte in available {
-                if *byte == b'<' {
-                    tag = true;
-                    break;
-                }
+            if available.is_empty() {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            let tag = memchr::memchr(b'<', available);
+            let text = &available[..tag.unwrap_or(available.len())];
+            let (mut filled, mut used) = (0, 0);
+            for byte in text {
                 if filled == into.len() {
                     break;
                 }
@@ -52,10 +57,30 @@ impl Read for UpToTag {
                     filled += 1;
                 }
             }
+            let at_tag = tag == Some(used);
             source.consume(used);
-            if filled > 0 || tag || into.is_empty() {
+            if filled > 0 {
                 return Ok(filled);
             }
+            if at_tag {
+                self.expect_end()?;
+            }
+        }
+        Ok(0)
+    }
+}
+
+impl ElementText {
+    /// The tag that comes next has to be that of the end: a comment or the like would end the rows too early.
+    fn expect_end(&mut self) -> std::io::Result<()> {
+        let mut tag = [0; 2];
+        self.xml.get_mut().read_exact(&mut tag)?;
+        self.has_ended = tag == *b"</";
+        match self.has_ended {
+            true => Ok(()),
+            false => Err(std::io::Error::other(
+                "there is something else than base64 among them, such as a comment",
+            )),
         }
     }
 }
@@ -65,14 +90,19 @@ impl BinaryRows {
     pub fn new(mut xml: Xml, document: Document, nulls_flagged: bool, row_bytes: usize) -> Self {
         // What follows has no elements: it is counted cell by cell.
         xml.get_mut().count_no_more();
+        let text = ElementText {
+            xml,
+            has_ended: false,
+        };
         Self {
-            bytes: BufReader::new(DecoderReader::new(UpToTag(xml), &STANDARD)),
+            bytes: BufReader::new(DecoderReader::new(text, &STANDARD)),
             document,
             nulls_flagged,
             row: 0,
             flags: Vec::new(),
             taken: 0,
             row_bytes,
+            latin1: 0,
         }
     }
 
@@ -83,12 +113,14 @@ impl BinaryRows {
 
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), IngestError> {
         self.taken += bytes.len() as u64;
-        match self.bytes.read_exact(bytes) {
-            Ok(()) => Ok(()),
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                Err(self.wrong("the table ends in the middle of it"))
-            }
-            Err(error) => Err(self.wrong(&format!("its bytes cannot be read: {error}"))),
+        let read = self.bytes.read_exact(bytes);
+        read.map_err(|error| self.cannot_be_read(&error))
+    }
+
+    fn cannot_be_read(&self, error: &std::io::Error) -> IngestError {
+        match error.kind() {
+            ErrorKind::UnexpectedEof => self.wrong("the table ends in the middle of it"),
+            _ => self.wrong(&format!("its bytes cannot be read: {error}")),
         }
     }
 
@@ -101,7 +133,7 @@ impl BinaryRows {
     fn at_end(&mut self) -> Result<bool, IngestError> {
         match self.bytes.fill_buf() {
             Ok(bytes) => Ok(bytes.is_empty()),
-            Err(error) => Err(self.wrong(&format!("its bytes cannot be read: {error}"))),
+            Err(error) => Err(self.cannot_be_read(&error)),
         }
     }
 
@@ -130,8 +162,11 @@ impl BinaryRows {
         let length = self.length(field)?;
         match field.datatype {
             Datatype::Char => {
-                let text = self.text(length)?;
-                push_text(values, null, &String::from_utf8_lossy(&text));
+                let bytes = self.text(length)?;
+                let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+                let (text, is_latin1) = utf8_or_latin1(bytes);
+                self.latin1 += u64::from(is_latin1);
+                self.push_text(field, null, &text, values)?;
             }
             Datatype::UnicodeChar => {
                 let text = self.text(length * 2)?;
@@ -141,7 +176,7 @@ impl BinaryRows {
                 let text: String = char::decode_utf16(units)
                     .map(|character| character.unwrap_or(char::REPLACEMENT_CHARACTER))
                     .collect();
-                push_text(values, null, &text);
+                self.push_text(field, null, &text, values)?;
             }
             _ => {
                 let elements = self.elements(field, length)?;
@@ -155,6 +190,25 @@ impl BinaryRows {
         Ok(())
     }
 
+    /// A text ends at its first NUL.
+    fn push_text(
+        &self,
+        field: &Field,
+        null: bool,
+        text: &str,
+        values: &mut Values,
+    ) -> Result<(), IngestError> {
+        let text = text.split('\0').next().unwrap_or_default();
+        if null {
+            values.push_null();
+            return Ok(());
+        }
+        match values.push_text(text) {
+            true => Ok(()),
+            false => Err(self.wrong(&field.no_value(text))),
+        }
+    }
+
     fn text(&mut self, bytes: usize) -> Result<Vec<u8>, IngestError> {
         // What is not there is not waited for in memory.
         let mut text = Vec::with_capacity(bytes.min(RESERVED));
@@ -165,15 +219,20 @@ impl BinaryRows {
                 Ok(text)
             }
             Ok(_) => Err(self.wrong("the table ends in the middle of it")),
-            Err(error) => Err(self.wrong(&format!("its bytes cannot be read: {error}"))),
+            Err(error) => Err(self.cannot_be_read(&error)),
         }
     }
 
     fn elements(&mut self, field: &Field, length: usize) -> Result<Vec<Element>, IngestError> {
         if field.datatype == Datatype::Bit {
             let bytes = self.text(length.div_ceil(8))?;
-            let bit = |at: usize| Element::Truth(bytes[at / 8] & (0x80 >> (at % 8)) != 0);
-            return Ok((0..length).map(bit).collect());
+            if field.is_one_value() {
+                // Writers do not agree on which bit of the byte it is: astropy's is the fourth. The others are 0.
+                return Ok(vec![Element::Truth(bytes.iter().any(|byte| *byte != 0))]);
+            }
+            let bit = |at: usize| bytes[at / 8] >> (7 - at % 8) & 1;
+            let bits = (0..length).map(|at| Element::Integer(i64::from(bit(at))));
+            return Ok(bits.collect());
         }
         let complex = matches!(
             field.datatype,
@@ -214,15 +273,6 @@ impl BinaryRows {
     }
 }
 
-/// A text ends at its first NUL; one without characters is NULL.
-fn push_text(values: &mut Values, null: bool, text: &str) {
-    let text = text.split('\0').next().unwrap_or_default();
-    match null || text.is_empty() {
-        true => values.push_null(),
-        false => values.push_text(text),
-    }
-}
-
 impl Cells for BinaryRows {
     /// All cells are taken from the stream: where the next one begins is told by those before it.
     fn next_row(
@@ -252,5 +302,9 @@ impl Cells for BinaryRows {
             return Err(self.wrong("it takes no bytes, so that there would be no end of rows"));
         }
         Ok(true)
+    }
+
+    fn latin1_values(&self) -> u64 {
+        self.latin1
     }
 }

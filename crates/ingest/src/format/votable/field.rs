@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use arrow::array::{
     ArrayRef, BooleanBuilder, Float32Builder, Float64Builder, Int64Builder, StringBuilder,
+    TimestampMicrosecondBuilder,
 };
 use catalog::{Column, ColumnType};
 
 use crate::format::FieldDescription;
 pub(super) use crate::format::elements::Element;
 use crate::format::elements::put_array;
+use crate::format::text::timestamp;
+use crate::row_errors::excerpt;
 
 /// What a cell, or each element of one, is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +50,8 @@ impl Datatype {
         })
     }
 
-    fn is_text(self) -> bool {
+    /// Whether elements are characters.
+    pub fn is_text(self) -> bool {
         matches!(self, Self::Char | Self::UnicodeChar)
     }
 
@@ -102,6 +106,8 @@ pub(super) struct Field {
     /// In lower case and without spaces.
     pub ucd: String,
     pub described: FieldDescription,
+    /// Whether its texts are times.
+    pub is_time: bool,
     /// The number that stands for none.
     pub null: Option<i64>,
 }
@@ -117,8 +123,33 @@ impl Field {
         self.datatype.is_text() || !self.is_one_value()
     }
 
+    /// What its numbers are a shape of, if they are one (DALI 1.1, sections 3.3.5 to 3.3.7).
+    pub fn shape(&self) -> Option<&str> {
+        let is_shape = self.datatype == Datatype::Double
+            && match self.described.xtype.as_str() {
+                "point" => self.size == ArraySize::Fixed(2),
+                "circle" => self.size == ArraySize::Fixed(3),
+                "polygon" => !self.is_one_value(),
+                _ => false,
+            };
+        is_shape.then_some(self.described.xtype.as_str())
+    }
+
+    /// Says that a text is none of its values.
+    pub fn no_value(&self, text: &str) -> String {
+        let (text, name) = (excerpt(text.as_bytes()), &self.name);
+        match self.is_time {
+            true => format!(
+                "{text} in the column {name} is no time, as its xtype says that all are: write times as 2026-11-20T08:00:00, or \
+                 leave the xtype out"
+            ),
+            false => format!("{text} in the column {name} is no value of its type"),
+        }
+    }
+
     pub fn column(&self) -> Column {
         let ty = match self.datatype {
+            _ if self.is_time => ColumnType::Timestamp,
             _ if self.is_text() => ColumnType::Text,
             Datatype::Boolean | Datatype::Bit => ColumnType::Boolean,
             Datatype::UnsignedByte => ColumnType::UInt8,
@@ -137,8 +168,14 @@ impl Field {
     }
 }
 
+/// Whether an xtype says that texts are times: DALI's, or that of TAP 1.0.
+pub(super) fn is_timestamp(xtype: &str) -> bool {
+    xtype == "timestamp" || xtype.eq_ignore_ascii_case("adql:TIMESTAMP")
+}
+
 /// Cells of one field.
 pub(super) enum Values {
+    Times(TimestampMicrosecondBuilder),
     Truths(BooleanBuilder),
     Integers(Int64Builder),
     Floats(Float32Builder),
@@ -149,6 +186,7 @@ pub(super) enum Values {
 impl Values {
     pub fn of(field: &Field) -> Self {
         match field.datatype {
+            _ if field.is_time => Self::Times(TimestampMicrosecondBuilder::new()),
             _ if field.is_text() => Self::Texts(StringBuilder::new()),
             Datatype::Boolean | Datatype::Bit => Self::Truths(BooleanBuilder::new()),
             Datatype::Float => Self::Floats(Float32Builder::new()),
@@ -168,11 +206,18 @@ impl Values {
         }
     }
 
-    pub fn push_text(&mut self, text: &str) {
+    /// Adds a cell that is a text; one without characters is NULL. `false` if it is no value of the field.
+    #[must_use]
+    pub fn push_text(&mut self, text: &str) -> bool {
         match self {
-            Self::Texts(values) => values.append_value(text),
+            Self::Texts(values) if !text.is_empty() => values.append_value(text),
+            Self::Times(values) => match timestamp(text.as_bytes()) {
+                Ok(time) => values.append_option(time),
+                Err(_) => return false,
+            },
             values => values.push_null(),
         }
+        true
     }
 
     /// Adds a cell of several elements, as a text.
@@ -182,7 +227,10 @@ impl Values {
         }
         let mut text = String::new();
         put_array(elements.iter().copied(), &mut text);
-        self.push_text(&text);
+        match self {
+            Self::Texts(values) => values.append_value(text),
+            values => values.push_null(),
+        }
     }
 
     /// Bytes of texts.
@@ -195,6 +243,7 @@ impl Values {
 
     pub fn push_null(&mut self) {
         match self {
+            Self::Times(values) => values.append_null(),
             Self::Truths(values) => values.append_null(),
             Self::Integers(values) => values.append_null(),
             Self::Floats(values) => values.append_null(),
@@ -205,6 +254,7 @@ impl Values {
 
     pub fn finish(self) -> ArrayRef {
         match self {
+            Self::Times(mut values) => Arc::new(values.finish()),
             Self::Truths(mut values) => Arc::new(values.finish()),
             Self::Integers(mut values) => Arc::new(values.finish()),
             Self::Floats(mut values) => Arc::new(values.finish()),

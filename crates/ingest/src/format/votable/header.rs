@@ -1,25 +1,25 @@
 //! All that stands before the cells of the first table.
 
-use std::fs::File;
-use std::io::{BufReader, Read};
 use std::path::Path;
 
-use flate2::read::MultiGzDecoder;
 use quick_xml::Reader;
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::{BytesEnd, BytesRef, BytesStart, Event};
 
-use super::super::{Magic, magic};
-use super::field::{ArraySize, Datatype, Field};
+use super::Xml;
+use super::document::{Document, open_document};
+use super::field::{ArraySize, Datatype, Field, is_timestamp};
 use super::metered::MeteredReader;
-use super::{Document, Xml};
 use crate::budget::DecodeBudget;
 use crate::error::IngestError;
-use crate::format::{FieldDescription, position_by_ucd};
+use crate::format::{FORMATS_OF_CLIENTS, FieldDescription, position_by_ucd};
+use crate::row_errors::excerpt;
 
 /// How the cells are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Serialization {
+    /// There are none.
+    NoData,
     TableData,
     /// In base64.
     Binary {
@@ -40,11 +40,7 @@ pub(super) struct Header {
 impl Header {
     /// Reads a document up to its first cell.
     pub fn read(path: &Path, budget: &DecodeBudget) -> Result<(Xml, Self), IngestError> {
-        let file = File::open(path).map_err(|e| IngestError::io("open", path, e))?;
-        let input: Box<dyn Read + Send> = match magic(path)? {
-            Magic::GzipVoTable => Box::new(MultiGzDecoder::new(BufReader::new(file))),
-            _ => Box::new(file),
-        };
+        let input = open_document(path)?;
         let mut xml = Reader::from_reader(MeteredReader::new(input, budget.row_bytes(usize::MAX)));
         xml.config_mut().expand_empty_elements = true;
         let document = Document {
@@ -102,6 +98,8 @@ pub fn described_columns(document: &str, most: usize) -> Option<Vec<(String, Fie
 /// What has been read of a header.
 #[derive(Default)]
 struct Reading {
+    /// Whether the document has begun as a VOTable does.
+    is_votable: bool,
     fields: Vec<Field>,
     rows: Option<u64>,
     nulls_flagged: bool,
@@ -122,7 +120,11 @@ impl Reading {
             Event::Text(text) => self.text(text.decode().ok()),
             Event::CData(text) => self.text(text.decode().ok()),
             Event::GeneralRef(reference) => self.text(resolved(reference)),
-            Event::Eof => Err("it has no VOTable with rows in it".to_owned()),
+            Event::DocType(name) if is_html(name) => Err(page_of_html()),
+            Event::Eof if self.fields.is_empty() => {
+                Err("it has no VOTable with columns in it".to_owned())
+            }
+            Event::Eof => Err("it ends before its table does".to_owned()),
             _ => Ok(None),
         }
     }
@@ -131,6 +133,7 @@ impl Reading {
     fn end(&mut self, element: &BytesEnd<'_>) -> Result<Option<Serialization>, String> {
         match element.local_name().as_ref() {
             b"FIELD" => self.in_field = false,
+            b"TABLE" if !self.fields.is_empty() => return Ok(Some(Serialization::NoData)),
             b"DESCRIPTION" => {
                 if let (Some(text), Some(field)) = (self.description.take(), self.fields.last_mut())
                 {
@@ -156,18 +159,33 @@ impl Reading {
 
     /// Takes in an element; gives how cells are written once they follow.
     fn start(&mut self, element: &BytesStart<'_>) -> Result<Option<Serialization>, String> {
-        match element.local_name().as_ref() {
+        let local_name = element.local_name();
+        self.is_votable |= local_name.as_ref() == b"VOTABLE";
+        if !self.is_votable {
+            return Err(match is_html(local_name.as_ref()) {
+                true => page_of_html(),
+                false => format!(
+                    "it begins with the element {}, and a VOTable does with VOTABLE: {FORMATS_OF_CLIENTS}",
+                    excerpt(local_name.as_ref())
+                ),
+            });
+        }
+        match local_name.as_ref() {
             b"TABLE" => self.rows = attribute(element, "nrows")?.and_then(|n| n.parse().ok()),
             b"FIELD" => {
                 self.fields.push(field(element)?);
                 self.in_field = true;
             }
             b"DESCRIPTION" if self.in_field => self.description = Some(String::new()),
-            b"VALUES" => {
+            // Those of a parameter say nothing of a column.
+            b"VALUES" if self.in_field => {
                 let null = attribute(element, "null")?;
                 if let (Some(null), Some(field)) = (null, self.fields.last_mut()) {
                     field.null = null.trim().parse().ok();
                 }
+            }
+            b"DATA" if self.fields.is_empty() => {
+                return Err("its table has no FIELD, and so no columns".to_owned());
             }
             b"TABLEDATA" => return Ok(Some(Serialization::TableData)),
             b"BINARY2" => self.nulls_flagged = true,
@@ -196,27 +214,49 @@ impl Reading {
     }
 }
 
+/// Whether the name of a document's type, or of its first element, is that of HTML.
+fn is_html(name: &[u8]) -> bool {
+    let name = name.trim_ascii_start();
+    name.get(..4)
+        .is_some_and(|it| it.eq_ignore_ascii_case(b"html"))
+}
+
+fn page_of_html() -> String {
+    format!(
+        "it is a page of HTML, as servers send instead of a file that they do not give: {FORMATS_OF_CLIENTS}"
+    )
+}
+
 fn field(element: &BytesStart<'_>) -> Result<Field, String> {
     let name = match attribute(element, "name")? {
-        Some(name) => Some(name),
-        None => attribute(element, "ID")?,
+        Some(name) if !name.trim().is_empty() => Some(name),
+        _ => attribute(element, "ID")?,
     };
     let name = name.ok_or("a FIELD has no name")?;
     let word = attribute(element, "datatype")?.unwrap_or_default();
     let datatype = Datatype::of(&word)
         .ok_or_else(|| format!("the column {name} is of the datatype {word:?}, which is none"))?;
-    let size = match attribute(element, "arraysize")? {
+    let arraysize = attribute(element, "arraysize")?;
+    let size = match &arraysize {
         None => ArraySize::One,
-        Some(text) => ArraySize::of(&text).ok_or_else(|| {
+        Some(text) => ArraySize::of(text).ok_or_else(|| {
             format!("the column {name} has the arraysize {text:?}, which is none")
         })?,
     };
     let word = |name| Ok::<_, String>(attribute(element, name)?.unwrap_or_default());
     let ucd = word("ucd")?;
+    let mut xtype = word("xtype")?;
+    // Cells of several texts are no times.
+    let is_time = datatype.is_text()
+        && is_timestamp(&xtype)
+        && !arraysize.is_some_and(|size| size.contains('x'));
+    if is_time {
+        xtype = "timestamp".to_owned();
+    }
     let described = FieldDescription {
         unit: word("unit")?,
         ucd: in_ucd1_plus(&ucd).to_owned(),
-        xtype: word("xtype")?,
+        xtype,
         utype: word("utype")?,
         description: String::new(),
     };
@@ -226,6 +266,7 @@ fn field(element: &BytesStart<'_>) -> Result<Field, String> {
         size,
         ucd: ucd.replace(' ', "").to_ascii_lowercase(),
         described,
+        is_time,
         null: None,
     })
 }

@@ -5,26 +5,28 @@
 //!                                              <DATA><BINARY2><STREAM> base64  header, then bytes
 //! ```
 //!
-//! A document is read from its beginning by one thread, a row at a time. An array of numbers becomes a text with
-//! blanks between them; so does a complex number. A cell that is empty is NULL, as is a number that its FIELD says
-//! stands for none.
+//! A document is read from its beginning by one thread, a row at a time, in the encoding that it declares. An array of numbers becomes a
+//! text with blanks between them; so does a complex number. A text whose FIELD has the xtype `timestamp` is a time. A cell that is empty is
+//! NULL, as is a number that its FIELD says stands for none. A table without DATA has no rows.
 
 mod binary;
+mod document;
+mod encoding;
 mod field;
 mod header;
 mod metered;
 mod tabledata;
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
-use catalog::Column;
+use catalog::{Column, ColumnType};
 use quick_xml::Reader;
 
 use self::binary::BinaryRows;
+use self::document::Document;
+pub use self::document::open_document;
 use self::field::{Field, Values};
 pub(super) use self::header::described_columns;
 use self::header::{Header, Serialization};
@@ -81,7 +83,7 @@ impl VoTableFile {
 
     fn rows(&self, number: usize, context: &Arc<ReadContext>) -> Result<VoTableRows, IngestError> {
         let mapped = self.map_columns(&context.columns)?;
-        let (xml, header) = Header::read(&self.path, &self.budget)?;
+        let (xml, mut header) = Header::read(&self.path, &self.budget)?;
         let document = Document {
             path: self.path.clone(),
         };
@@ -89,7 +91,13 @@ impl VoTableFile {
         for at in mapped.iter().flatten() {
             wanted[*at] = true;
         }
+        let columns = context.columns.iter().zip(&mapped);
+        keep_texts(
+            &mut header.fields,
+            columns.map(|(column, at)| (column.ty, *at)),
+        );
         let cells: Box<dyn Cells> = match header.serialization {
+            Serialization::NoData => Box::new(NoRows),
             Serialization::TableData => Box::new(TableDataRows::new(xml, document)),
             Serialization::Binary { nulls_flagged } => {
                 let row_bytes = self.budget.row_bytes(usize::MAX);
@@ -104,6 +112,7 @@ impl VoTableFile {
             next_row: RowId::new(number, 1),
             context: context.clone(),
             ended: false,
+            noted_latin1: 0,
             bytes: self.bytes,
         })
     }
@@ -119,6 +128,10 @@ impl TableFile for VoTableFile {
             .fields
             .get(column)
             .map(|field| field.described.clone())
+    }
+
+    fn shape(&self, column: usize) -> Option<&str> {
+        self.header.fields.get(column)?.shape()
     }
 
     fn descriptions(&self) -> Vec<(String, FieldDescription)> {
@@ -155,6 +168,19 @@ impl TableFile for VoTableFile {
     }
 }
 
+/// Leaves texts that the document says are times as they are, where they do not go into a column of times.
+fn keep_texts(fields: &mut [Field], into: impl Iterator<Item = (ColumnType, Option<usize>)>) {
+    let mut is_time = vec![false; fields.len()];
+    for (ty, field) in into {
+        if let Some(field) = field {
+            is_time[field] = ty == ColumnType::Timestamp;
+        }
+    }
+    for (field, is_time) in fields.iter_mut().zip(is_time) {
+        field.is_time &= is_time;
+    }
+}
+
 /// A document is its own only part.
 struct OnlyPart(Option<VoTableRows>);
 
@@ -173,6 +199,20 @@ trait Cells: Send {
         wanted: &[bool],
         values: &mut [Values],
     ) -> Result<bool, IngestError>;
+
+    /// How many texts so far were no UTF-8 and were taken as Latin-1.
+    fn latin1_values(&self) -> u64 {
+        0
+    }
+}
+
+/// The cells of a table without DATA.
+struct NoRows;
+
+impl Cells for NoRows {
+    fn next_row(&mut self, _: &[Field], _: &[bool], _: &mut [Values]) -> Result<bool, IngestError> {
+        Ok(false)
+    }
 }
 
 /// The rows of a document on their way.
@@ -186,6 +226,8 @@ struct VoTableRows {
     context: Arc<ReadContext>,
     /// Whether the last row has been read.
     ended: bool,
+    /// How many texts that were taken as Latin-1 the context knows of.
+    noted_latin1: u64,
     /// The work of the document, for when it is done.
     bytes: u64,
 }
@@ -201,6 +243,9 @@ impl Part for VoTableRows {
             self.ended = !more;
             count += usize::from(more);
         }
+        let latin1 = self.cells.latin1_values();
+        self.context.note_latin1(latin1 - self.noted_latin1);
+        self.noted_latin1 = latin1;
         if count == 0 {
             self.context
                 .progress
@@ -223,51 +268,6 @@ impl Part for VoTableRows {
 fn is_enough(rows: usize, values: &[Values]) -> bool {
     let texts: usize = values.iter().map(Values::text_bytes).sum();
     texts + rows * values.len() * size_of::<f64>() >= BYTES_PER_BATCH
-}
-
-/// A document, in messages.
-struct Document {
-    path: PathBuf,
-}
-
-impl Document {
-    /// What is wrong at a byte of the document, told with its line.
-    fn wrong(&self, byte: u64, what: &str) -> IngestError {
-        match self.line_of(byte) {
-            Ok(line) => IngestError::Unreadable(format!("{}:{line}: {what}", self.path.display())),
-            Err(error) => IngestError::io("read", &self.path, error),
-        }
-    }
-
-    fn line_of(&self, byte: u64) -> std::io::Result<usize> {
-        let mut before = BufReader::new(File::open(&self.path)?.take(byte));
-        let mut line = 1;
-        loop {
-            let part = before.fill_buf()?;
-            if part.is_empty() {
-                return Ok(line);
-            }
-            line += memchr::memchr_iter(b'\n', part).count();
-            let length = part.len();
-            before.consume(length);
-        }
-    }
-
-    /// What reading goes wrong with: a row that is longer than it may be, or what the reader of XML says.
-    fn unreadable(&self, xml: &Xml, error: &quick_xml::Error) -> IngestError {
-        match xml.get_ref().exceeded() {
-            Some(most) => self.too_long(most),
-            None => self.wrong(xml.error_position(), &format!("it is no XML: {error}")),
-        }
-    }
-
-    fn too_long(&self, most: usize) -> IngestError {
-        let mebibytes = most >> 20;
-        let reason = format!(
-            "what stands before its rows, or one of them, takes more than {mebibytes} MiB, which is the most"
-        );
-        IngestError::too_large(&self.path, reason)
-    }
 }
 
 #[cfg(test)]

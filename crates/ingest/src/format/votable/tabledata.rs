@@ -3,15 +3,20 @@
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::Event;
 
-use super::field::{Datatype, Element, Field, Values};
+use super::field::{ArraySize, Datatype, Element, Field, Values};
 use super::{Cells, Document, Xml};
 use crate::error::IngestError;
+use crate::format::text::utf8_or_latin1;
 
 pub(super) struct TableDataRows {
     xml: Xml,
     document: Document,
     buffer: Vec<u8>,
     text: Vec<u8>,
+    /// The number of the row at hand, from 1.
+    row: u64,
+    /// Texts that were no UTF-8.
+    latin1: u64,
 }
 
 /// What comes next in a table.
@@ -34,6 +39,8 @@ impl TableDataRows {
             document,
             buffer: Vec::new(),
             text: Vec::new(),
+            row: 0,
+            latin1: 0,
         }
     }
 
@@ -77,24 +84,29 @@ impl TableDataRows {
         }
     }
 
-    fn cell(&self, field: &Field, values: &mut Values) -> Result<(), IngestError> {
-        let text = String::from_utf8_lossy(&self.text);
-        if field.is_text() {
-            match text.is_empty() {
-                true => values.push_null(),
-                false => values.push_text(&text),
+    fn cell(&mut self, field: &Field, values: &mut Values) -> Result<(), IngestError> {
+        let (text, is_latin1) = utf8_or_latin1(&self.text);
+        self.latin1 += u64::from(is_latin1);
+        let is_value = match field.datatype {
+            _ if text.is_empty() => {
+                values.push_null();
+                true
             }
-            return Ok(());
+            Datatype::Bit if !field.is_one_value() => {
+                bits(&text).is_some_and(|bits| values.push_text(&bits))
+            }
+            _ if field.is_text() => is_shape(field, &text) && values.push_text(&text),
+            _ => element(field, text.trim())
+                .map(|element| values.push(element))
+                .is_some(),
+        };
+        match is_value {
+            true => Ok(()),
+            false => {
+                let told = field.no_value(text.trim());
+                Err(self.wrong(&format!("row {}: {told}", self.row)))
+            }
         }
-        let element = element(field, text.trim()).ok_or_else(|| {
-            self.wrong(&format!(
-                "{:?} in the column {} is no value of its type",
-                text.trim(),
-                field.name
-            ))
-        })?;
-        values.push(element);
-        Ok(())
     }
 }
 
@@ -106,7 +118,7 @@ impl Cells for TableDataRows {
         values: &mut [Values],
     ) -> Result<bool, IngestError> {
         match self.next()? {
-            Next::Row => {}
+            Next::Row => self.row += 1,
             Next::EndOfTable => return Ok(false),
             Next::Cell | Next::EndOfRow => return Err(self.wrong("a cell stands in no row")),
         }
@@ -131,6 +143,42 @@ impl Cells for TableDataRows {
         }
         Ok(true)
     }
+
+    fn latin1_values(&self) -> u64 {
+        self.latin1
+    }
+}
+
+/// An array of bits with blanks between them; `None` if it is none. Some write them without blanks.
+fn bits(text: &str) -> Option<String> {
+    let mut bits = String::with_capacity(2 * text.len());
+    for bit in text.chars().filter(|c| !c.is_ascii_whitespace()) {
+        if !matches!(bit, '0' | '1') {
+            return None;
+        }
+        if !bits.is_empty() {
+            bits.push(' ');
+        }
+        bits.push(bit);
+    }
+    Some(bits)
+}
+
+/// Whether a text has the numbers of the field's shape, if that has one.
+fn is_shape(field: &Field, text: &str) -> bool {
+    if field.shape().is_none() {
+        return true;
+    }
+    let mut numbers = 0;
+    let are_numbers = text.split_ascii_whitespace().all(|word| {
+        numbers += 1;
+        word.parse::<f64>().is_ok()
+    });
+    let is_long_enough = match field.size {
+        ArraySize::Fixed(length) => numbers == length,
+        _ => true,
+    };
+    are_numbers && (numbers == 0 || is_long_enough)
 }
 
 /// The value of a cell; `None` if its text is none.

@@ -42,6 +42,13 @@ const ROWS: [&str; 2] = [
 ];
 
 fn rows_of(document: &str) -> Result<Vec<String>, String> {
+    let (file, rows) = table_of(document.as_bytes())?;
+    assert_eq!(file.position(), Some(["RA".into(), "DEC".into()]));
+    Ok(rows)
+}
+
+/// A document, and its rows.
+fn table_of(document: &[u8]) -> Result<(RowFile, Vec<String>), String> {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("t.vot");
     std::fs::write(&path, document).unwrap();
@@ -50,13 +57,17 @@ fn rows_of(document: &str) -> Result<Vec<String>, String> {
         told.replace(&format!("{}", dir.path().display()), "")
     };
     let file = RowFile::open(&path, FileFormat::VoTable).map_err(short)?;
-    assert_eq!(file.position(), Some(["RA".into(), "DEC".into()]));
     let all: Vec<usize> = (0..file.schema().fields().len()).collect();
     let mut rows = Vec::new();
     for batch in file.rows(&all).map_err(short)? {
         rows.extend(texts(&batch.map_err(short)?));
     }
-    Ok(rows)
+    Ok((file, rows))
+}
+
+/// A document of some fields.
+fn with_fields(fields: &str, data: &str) -> String {
+    document(data).replace(FIELDS, fields)
 }
 
 fn texts(batch: &RecordBatch) -> Vec<String> {
@@ -149,6 +160,180 @@ fn all_ways_of_writing_rows_give_the_same() {
 fn a_table_without_rows_has_columns() {
     assert_eq!(rows_of(&document("<TABLEDATA/>")).unwrap(), [""; 0]);
     assert_eq!(rows_of(&stream("BINARY2", &[])).unwrap(), [""; 0]);
+    // Nor need it have a place for rows.
+    assert_eq!(rows_of(&document("")).unwrap(), [""; 0]);
+    let described = document("").replace("<DATA></DATA>", "");
+    assert_eq!(rows_of(&described).unwrap(), [""; 0]);
+}
+
+/// A document in UTF-16 was taken for CSV, and one in ISO-8859-1 had other characters.
+#[test]
+fn documents_are_read_in_the_encoding_that_they_declare() {
+    let declared = |name: &str| {
+        let document = document(TABLEDATA).replace("a &lt; b", "\u{e9}");
+        let declaration = format!("<?xml version=\"1.0\" encoding='{name}'?>");
+        document.replace("<?xml version=\"1.0\"?>", &declaration)
+    };
+    let latin1 = |text: &str| -> Vec<u8> { text.chars().map(|c| c as u8).collect() };
+    let utf16 = |text: &str, unit: fn(u16) -> [u8; 2]| -> Vec<u8> {
+        let marked = format!("\u{feff}{text}");
+        marked.encode_utf16().flat_map(unit).collect()
+    };
+    let rows = [ROWS[0].replace("a < b", "\u{e9}"), ROWS[1].to_owned()];
+    for document in [
+        declared("UTF-8").into_bytes(),
+        latin1(&declared("ISO-8859-1")),
+        latin1(&declared("windows-1252")),
+        utf16(&declared("UTF-16"), u16::to_le_bytes),
+        utf16(&declared("UTF-16"), u16::to_be_bytes),
+        // What is no UTF-8, though the document says so, is taken as Latin-1.
+        latin1(&declared("UTF-8")),
+        latin1(&declared("US-ASCII")),
+    ] {
+        assert_eq!(table_of(&document).unwrap().1, rows);
+    }
+    let told = table_of(declared("EUC-JP").as_bytes()).unwrap_err();
+    assert!(told.contains("the encoding \"EUC-JP\""), "{told}");
+    let mut cut = utf16(&declared("UTF-16"), u16::to_le_bytes);
+    cut.truncate(cut.len() - 301);
+    let told = table_of(&cut).unwrap_err();
+    assert!(told.contains("no characters of UTF-16LE"), "{told}");
+    // Lines are counted in characters, too.
+    let wrong = utf16(&declared("UTF-16").replace("10.5", "x"), u16::to_be_bytes);
+    let told = table_of(&wrong).unwrap_err();
+    assert!(told.starts_with("/t.vot:14: row 1: "), "{told}");
+}
+
+const SEEN: &str = "<FIELD name='seen' datatype='char' arraysize='*' xtype='timestamp'/>";
+
+/// Columns of times stayed texts, which no time compares with.
+#[test]
+fn texts_with_the_xtype_of_times_are_times() {
+    let cells = |cells: &[&str]| {
+        let rows: String = { cells.iter() }
+            .map(|cell| format!("<TR><TD>{cell}</TD></TR>\n"))
+            .collect();
+        format!("<TABLEDATA>\n{rows}</TABLEDATA>")
+    };
+    let times = [
+        "2026-11-20T08:00:00",
+        "2026-11-20T08:00:00.25Z",
+        " 2026-11-20 ",
+        "",
+    ];
+    let rows = [
+        "2026-11-20T08:00:00",
+        "2026-11-20T08:00:00.250",
+        "2026-11-20T00:00:00",
+        "",
+    ];
+    for fields in [
+        SEEN.to_owned(),
+        SEEN.replace("timestamp", "adql:TIMESTAMP"),
+        SEEN.replace("'char'", "'unicodeChar'"),
+    ] {
+        let (file, found) = table_of(with_fields(&fields, &cells(&times)).as_bytes()).unwrap();
+        assert_eq!(found, rows);
+        assert_eq!(file.described(0).unwrap().xtype, "timestamp");
+    }
+    let text = |text: &str| [&(text.len() as u32).to_be_bytes(), text.as_bytes()].concat();
+    let binary = |texts: &[&str]| {
+        let bytes: Vec<u8> = texts.iter().flat_map(|it| text(it)).collect();
+        let stream = STANDARD.encode(bytes);
+        format!("<BINARY><STREAM encoding='base64'>{stream}</STREAM></BINARY>")
+    };
+    let found = table_of(with_fields(SEEN, &binary(&times)).as_bytes());
+    assert_eq!(found.unwrap().1, rows);
+    for (data, place) in [
+        (cells(&["", "yesterday"]), "/t.vot:8: row 2: "),
+        (binary(&["", "yesterday"]), "/t.vot: row 2: "),
+    ] {
+        let told = table_of(with_fields(SEEN, &data).as_bytes()).unwrap_err();
+        let sentence = format!("{place}\"yesterday\" in the column seen is no time");
+        assert!(told.starts_with(&sentence), "{told}");
+    }
+    // Several texts in a cell are no times.
+    let several = SEEN.replace("'*'", "'10x2'");
+    let found = table_of(with_fields(&several, &cells(&["yesterday"])).as_bytes());
+    assert_eq!(found.unwrap().1, ["yesterday"]);
+}
+
+/// A single bit was read from another place than astropy writes it in, and arrays were not the same in every serialization.
+#[test]
+fn bits_are_read_from_every_serialization() {
+    const BITS: &str = "<FIELD name='one' datatype='bit'/><FIELD name='few' datatype='bit' arraysize='11'/>\
+                        <FIELD name='many' datatype='bit' arraysize='*'/>";
+    let rows = [
+        "true|1 0 1 1 0 0 0 0 1 1 1|1 0 1",
+        "false|0 0 0 0 0 0 0 0 0 0 1|",
+    ];
+    let cells = "<TABLEDATA><TR><TD>1</TD><TD>10110000111</TD><TD>1 0 1</TD></TR>\
+                 <TR><TD>0</TD><TD>0 0 0 0 0 0 0 0 0 0 1</TD><TD/></TR></TABLEDATA>";
+    let row = |flags: &[u8], one: u8| {
+        let first = [
+            &[one, 0b1011_0000, 0b1110_0000, 0, 0, 0, 3][..],
+            &[0b1010_0000],
+        ];
+        let second = [&[0, 0, 0b0010_0000][..], &[0, 0, 0, 0]];
+        [flags, &first.concat(), flags, &second.concat()].concat()
+    };
+    let binary = |element: &str, bytes: &[u8]| {
+        let stream = STANDARD.encode(bytes);
+        format!("<{element}><STREAM encoding='base64'>{stream}</STREAM></{element}>")
+    };
+    for data in [
+        cells.to_owned(),
+        binary("BINARY", &row(&[], 0x80)),
+        binary("BINARY2", &row(&[0], 0x80)),
+        // As astropy writes it, and others may.
+        binary("BINARY2", &row(&[0], 0x08)),
+        binary("BINARY2", &row(&[0], 0x01)),
+    ] {
+        let found = table_of(with_fields(BITS, &data).as_bytes()).unwrap().1;
+        assert_eq!(found, rows, "{data}");
+    }
+    let told = table_of(with_fields(BITS, &cells.replace("1 0 1", "1 2")).as_bytes());
+    let told = told.unwrap_err();
+    assert!(told.contains("\"1 2\" in the column many"), "{told}");
+}
+
+#[test]
+fn shapes_are_known_by_their_xtypes() {
+    const FIELDS: &str = "<FIELD name='p' datatype='double' arraysize='2' xtype='point'/>\
+                          <FIELD name='c' datatype='double' arraysize='3' xtype='circle'/>\
+                          <FIELD name='s' datatype='double' arraysize='*' xtype='polygon'/>\
+                          <FIELD name='other' datatype='double' arraysize='3' xtype='point'/>\
+                          <FIELD name='stcs' datatype='char' arraysize='*' xtype='adql:POINT'/>";
+    let cells = "<TABLEDATA><TR><TD>1.5 -2</TD><TD>1 2 3</TD><TD>1 1 2 1 2 2</TD><TD>x</TD><TD>Position ICRS 1 2</TD></TR>\
+                 <TR><TD/><TD/><TD/><TD/><TD/></TR></TABLEDATA>";
+    let (file, rows) = table_of(with_fields(FIELDS, cells).as_bytes()).unwrap();
+    let shapes: Vec<Option<&str>> = (0..6).map(|at| file.shape(at)).collect();
+    let known = [
+        Some("point"),
+        Some("circle"),
+        Some("polygon"),
+        None,
+        None,
+        None,
+    ];
+    assert_eq!(shapes, known);
+    assert_eq!(rows[0], "1.5 -2|1 2 3|1 1 2 1 2 2|x|Position ICRS 1 2");
+    assert_eq!(rows[1], "||||");
+    for (wrong, told) in [("1.5", "\"1.5\" in the column p"), ("1.5 b", "\"1.5 b\"")] {
+        let cells = cells.replace("1.5 -2", wrong);
+        let error = table_of(with_fields(FIELDS, &cells).as_bytes()).unwrap_err();
+        assert!(error.contains(told), "{error}");
+    }
+}
+
+/// A parameter that says which of its values stands for none said so of the column before it.
+#[test]
+fn values_of_parameters_are_not_those_of_columns() {
+    let fields = "<FIELD name='n' datatype='int'/>\
+                  <PARAM name='p' datatype='int' value='1'><VALUES null='5'/></PARAM>";
+    let cells = "<TABLEDATA><TR><TD>5</TD></TR></TABLEDATA>";
+    let found = table_of(with_fields(fields, cells).as_bytes());
+    assert_eq!(found.unwrap().1, ["5"]);
 }
 
 #[test]
@@ -157,7 +342,7 @@ fn what_is_wrong_is_told_with_its_line() {
     for (document, told) in [
         (
             document(&TABLEDATA.replace("10.5", "10;5")),
-            "/t.vot:14: \"10;5\" in the column RA is no value of its type",
+            "/t.vot:14: row 1: \"10;5\" in the column RA is no value of its type",
         ),
         (
             document(&TABLEDATA.replace("<TD><![CDATA[3 4]]></TD>", "")),
@@ -183,7 +368,38 @@ fn what_is_wrong_is_told_with_its_line() {
             document("<BINARY><STREAM href='x.bin'/></BINARY>"),
             "in another file",
         ),
-        (document(""), "has no VOTable with rows in it"),
+        (
+            "<VOTABLE><INFO name='QUERY_STATUS' value='ERROR'/></VOTABLE>".to_owned(),
+            "has no VOTable with columns in it",
+        ),
+        (
+            cut(document(""), "</TABLE"),
+            "it ends before its table does",
+        ),
+        (
+            with_fields("", "<TABLEDATA/>"),
+            "its table has no FIELD, and so no columns",
+        ),
+        (
+            "<!DOCTYPE html>\n<html><head><meta charset='utf-8'></head></html>".to_owned(),
+            "/t.vot:1: it is a page of HTML",
+        ),
+        (
+            "\n<HTML><body>Not <br> found</body></HTML>".to_owned(),
+            "/t.vot:2: it is a page of HTML",
+        ),
+        (
+            "<gpx><trk/></gpx>".to_owned(),
+            "it begins with the element \"gpx\", and a VOTable does with VOTABLE: send the table as VOTable",
+        ),
+        (
+            stream("BINARY2", &bytes(true)).replace("</STREAM>", "<!-- more -->AAAA</STREAM>"),
+            "there is something else than base64 among them",
+        ),
+        (
+            cut(stream("BINARY2", &bytes(true)), "</STREAM"),
+            "the table ends in the middle of it",
+        ),
         (
             stream("BINARY2", &bytes(true)[..40]),
             "/t.vot: row 1: the table ends in the middle of it",

@@ -96,7 +96,8 @@ impl TapForm {
 /// The parts of a form.
 #[derive(Debug, Default)]
 struct Parts {
-    values: Vec<(String, String)>,
+    /// As they came: a table may come as a plain value, too.
+    values: Vec<(String, Vec<u8>)>,
     tables: Vec<(String, ReceivedTable)>,
 }
 
@@ -125,16 +126,25 @@ impl Parts {
                 let table = ReceivedTable::receive(body, TABLE, room).await?;
                 received.tables.push((name, table));
             } else {
-                let value = text(part, &mut pace).await?;
+                let value = whole(part, &mut pace).await?;
                 received.values.push((name, value));
             }
         }
         Ok(received)
     }
 
+    /// Which parts the form says are tables.
+    fn sources(&self) -> Result<Vec<(String, Source)>, Problem> {
+        let values = self.values.iter();
+        let named = values.filter(|(name, _)| name.eq_ignore_ascii_case("UPLOAD"));
+        let named = named.map(|(name, value)| Ok((name.clone(), text(value.clone())?)));
+        Uploads::sources(&RequestParameters::of(
+            named.collect::<Result<_, Problem>>()?,
+        ))
+    }
+
     async fn into_form(mut self, room: &TableRoom, query: &str) -> Result<TapForm, Problem> {
-        // A table may come as a plain value, too.
-        let sources = Uploads::sources(&RequestParameters::of(self.values.clone()))?;
+        let sources = self.sources()?;
         let is_named = |name: &str| {
             let mut fields = sources.iter().map(|(_, source)| source);
             fields.any(
@@ -145,7 +155,7 @@ impl Parts {
         for (name, value) in self.values {
             match is_named(&name) {
                 true => plain_tables.push((name, value)),
-                false => values.push((name, value)),
+                false => values.push((name, text(value)?)),
             }
         }
         for (name, value) in plain_tables {
@@ -188,13 +198,18 @@ fn is_table(name: &str, part: &Field<'_>) -> bool {
     !is_plain && (part.file_name().is_some() || !is_text)
 }
 
-async fn text(mut part: Field<'_>, pace: &mut UploadRate) -> Result<String, Problem> {
+/// The value of a part.
+async fn whole(mut part: Field<'_>, pace: &mut UploadRate) -> Result<Vec<u8>, Problem> {
     let mut bytes: Vec<u8> = Vec::new();
     while let Some(block) = pace.next(part.next()).await? {
         let block: Bytes = block.map_err(unreadable)?;
         pace.count(block.len())?;
         bytes.extend_from_slice(&block);
     }
+    Ok(bytes)
+}
+
+fn text(bytes: Vec<u8>) -> Result<String, Problem> {
     String::from_utf8(bytes).map_err(|_| Problem::bad("a part of the form is no text in UTF-8"))
 }
 
@@ -225,7 +240,7 @@ mod tests {
         let media_type = String::from_utf8_lossy(halves.next().unwrap_or_default());
         let body = Body::from(halves.next().unwrap_or_default().to_vec());
         let parts = Parts::receive(room, PATIENCE, &media_type, body).await?;
-        let sources = Uploads::sources(&RequestParameters::of(parts.values.clone()))?;
+        let sources = parts.sources()?;
         let is_elsewhere = |source: &Source| matches!(source, Source::Address(_));
         match sources.iter().any(|(_, source)| is_elsewhere(source)) {
             true => Err(Problem::bad("a table is elsewhere")),
@@ -267,5 +282,23 @@ mod tests {
             let found = boundary(media_type).ok();
             assert_eq!(found.as_deref(), known, "{media_type}");
         }
+    }
+
+    /// A gzipped table, or one in another encoding, in a part that was not said to be a file was refused as no UTF-8.
+    #[tokio::test]
+    async fn a_plain_part_may_be_a_table_of_any_bytes() {
+        let query_runtime = Arc::new(QueryRuntime::new(NonZeroUsize::MIN).unwrap());
+        let room = TableRoom::new(0, Arc::default(), PATIENCE, query_runtime);
+        let form = |name: &str| {
+            let head = format!(
+                "multipart/form-data; boundary=x\n--x\r\ncontent-disposition: form-data; name=UPLOAD\r\n\r\nt,param:u\r\n\
+                 --x\r\ncontent-disposition: form-data; name={name}\r\n\r\n"
+            );
+            [head.as_bytes(), b"<T>\xe9</T>\r\n--x--\r\n"].concat()
+        };
+        let table = read(&room, &form("u")).await.unwrap();
+        assert!(!table.uploads.is_empty());
+        let problem = read(&room, &form("QUERY")).await.unwrap_err();
+        assert!(problem.sentence.contains("no text in UTF-8"), "{problem:?}");
     }
 }

@@ -12,7 +12,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, FixedSizeListArray, Float64Array, ListArray};
+use arrow::array::{
+    Array, ArrayRef, AsArray, FixedSizeListArray, Float64Array, ListArray, StringArray,
+};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, Float64Type};
 use datafusion::common::{Result, exec_err};
@@ -43,6 +45,12 @@ impl Kind {
         }
     }
 
+    /// The kind of values that the Virtual Observatory calls so (DALI 1.1, section 3.3).
+    pub fn of_xtype(xtype: &str) -> Option<Self> {
+        let mut kinds = [Self::Point, Self::Circle, Self::Polygon].into_iter();
+        kinds.find(|kind| kind.xtype() == xtype)
+    }
+
     /// What the Virtual Observatory calls values of this kind (DALI 1.1, section 3.3).
     pub fn xtype(self) -> &'static str {
         match self {
@@ -53,13 +61,37 @@ impl Kind {
     }
 
     /// The type of its values.
-    pub(crate) fn data_type(self) -> DataType {
+    pub fn data_type(self) -> DataType {
         let item = item();
         match self {
             Self::Point => DataType::FixedSizeList(item, 2),
             Self::Circle => DataType::FixedSizeList(item, 3),
             Self::Polygon => DataType::List(item),
         }
+    }
+
+    /// Geometries of texts of degrees with blanks between them. A text whose numbers describe none is NULL, as what a constructor makes of
+    /// such numbers of a row.
+    ///
+    /// # Errors
+    /// The library that puts columns together fails.
+    pub fn read(self, texts: &StringArray) -> Result<ArrayRef> {
+        let mut built = GeometryBuilder::new(self);
+        for text in texts {
+            built.push(text.and_then(|text| self.numbers_of(text)).as_deref());
+        }
+        built.finish()
+    }
+
+    fn numbers_of(self, text: &str) -> Option<Vec<f64>> {
+        let numbers = text.split_ascii_whitespace().map(|word| word.parse().ok());
+        let numbers: Vec<f64> = numbers.collect::<Option<_>>()?;
+        let is_whole = match self {
+            Self::Point => numbers.len() == 2,
+            Self::Circle => numbers.len() == 3,
+            Self::Polygon => true,
+        };
+        self.kept(numbers).ok().filter(|_| is_whole)
     }
 
     /// The shape that numbers describe.
@@ -211,5 +243,47 @@ impl GeometryBuilder {
         Ok(Arc::new(FixedSizeListArray::try_new(
             item, size, values, nulls,
         )?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_geometries_or_null() {
+        let read = |kind: Kind, text: &str| {
+            let column = kind
+                .read(&StringArray::from(vec![None, Some(text)]))
+                .unwrap();
+            assert_eq!(*column.data_type(), kind.data_type());
+            let geometries = Geometries::of(&column).unwrap();
+            assert_eq!(geometries.numbers(0), None);
+            geometries.numbers(1).map(<[f64]>::to_vec)
+        };
+        for (xtype, text, numbers) in [
+            ("point", "370 -0", Some(vec![10.0, 0.0])),
+            ("point", " 10.5  -2.0 ", Some(vec![10.5, -2.0])),
+            ("point", "10 95", None),
+            ("point", "10", None),
+            ("point", "1 2 3", None),
+            ("point", "NaN NaN", None),
+            ("point", "ten two", None),
+            ("point", "", None),
+            ("circle", "10 20 1.5", Some(vec![10.0, 20.0, 1.5])),
+            ("circle", "10 20 -1", None),
+            ("circle", "10 20", None),
+            (
+                "polygon",
+                "1 1 2 1 2 2",
+                Some(vec![1.0, 1.0, 2.0, 1.0, 2.0, 2.0]),
+            ),
+            ("polygon", "1 1 2 1 2", None),
+            ("polygon", "1 1", None),
+        ] {
+            let kind = Kind::of_xtype(xtype).unwrap();
+            assert_eq!(read(kind, text), numbers, "{xtype} {text}");
+        }
+        assert_eq!(Kind::of_xtype("timestamp"), None);
     }
 }
