@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from differential import values
@@ -14,6 +15,7 @@ from differential.tree import (
     Aggregate, Apply, Area, Column, CommonTable, Constant, Crossmatch, Derived, Exists, Expr, InList, InQuery, Item, Join, Quantified, Query,
     ScalarQuery, Select, SetQuery, SortKey, Source, Star, Table, With, changed, walk,
 )  # fmt: skip
+from differential.writing import FILES
 
 # So many pairs of rows may be looked at.
 MOST_PAIRS = 150_000
@@ -75,7 +77,10 @@ class Grammar:
         if self.chance(0.06) and self.may_have_area(source):
             made = replace(made, area=self.area())
         if top and self.chance(0.35):
-            return self.ordered(made)
+            made = self.ordered(made)
+            return self.named_like_columns(made, scope) if self.chance(0.4) else made
+        if top and self.chance(0.1):
+            return self.named_like_columns(made, scope)
         return self.without_aliases(made) if top and self.chance(0.25) else made
 
     def without_aliases(self, select: Select) -> Select:
@@ -84,6 +89,22 @@ class Grammar:
         if self.chance(0.15) and isinstance(items[0], Item):
             items.append(items[0])
         return replace(select, items=tuple(items))
+
+    def named_like_columns(self, select: Select, scope: Scope) -> Select:
+        """The same with an item that has the name of a column of the tables which is named in GROUP BY, HAVING or ORDER BY as well."""
+        aliases = {entry.alias for entry in scope.entries if entry.alias is not None}
+        parts = [*select.groups, *(key.expr for key in select.order), *([select.having] if select.having is not None else [])]
+        named = {node.name for part in parts for _, node in walk(part) if isinstance(node, Column) and node.alias in aliases}
+        shown = {item.expr.name for item in select.items if isinstance(item, Item) and isinstance(item.expr, Column)}
+        places = [at for at, item in enumerate(select.items) if isinstance(item, Item)]
+        if not places or not (free := sorted(named - shown)):
+            return select
+        items, at = list(select.items), self.random.choice(places)
+        items[at] = replace(items[at], shown=self.random.choice(free))  # type: ignore[type-var]
+        is_alone = not isinstance(select.source, Join) and not any(isinstance(node, Query) for item in (*items, *parts) for _, node in walk(item))
+        # A name alone in ORDER BY is the item.
+        is_alone &= not any(isinstance(key.expr, Column) and key.expr.alias is not None for key in select.order)
+        return replace(select, items=tuple(items), is_bare=is_alone and select.where is None and self.chance(0.5))
 
     def lookup(self) -> Query:
         """What is asked most often: a row by its key, the rows or the number of rows in a small part of the sky."""
@@ -286,6 +307,8 @@ class Grammar:
             right, other = self.relation()
             source = self.join(source, right, scope, other, is_last=at == count - 1)
             scope.entries.append(other)
+        if are_known(source) and (merged := merged_columns(source, {entry.alias: entry.fields for entry in scope.entries})):
+            scope.entries.append(Entry(None, tuple(merged), None, scope.entries[0].rows))
         return source, scope
 
     def relation(self) -> tuple[Source, Entry]:
@@ -313,19 +336,24 @@ class Grammar:
     def join(self, left: Source, right: Source, scope: Scope, other: Entry, is_last: bool) -> Source:
         """Two sources joined."""
         pairs_of_rows = max(entry.rows for entry in scope.entries) * other.rows
-        how = self.random.choices(["inner", "left", "right", "full", "cross", "comma", "natural", "natural left"], [30, 20, 12, 9, 5, 8, 4, 2])[0]
+        naturals = ["natural", "natural left", "natural right", "natural full"]
+        how = self.random.choices(["inner", "left", "right", "full", "cross", "comma", *naturals], [30, 20, 12, 9, 5, 8, 4, 2, 2, 2])[0]
         both = Scope([*scope.entries, other])
         common = pairs(scope.columns("any"), Scope([other]).columns("any"))
-        if how in ("natural", "natural left"):
-            if len(scope.entries) == 1 and (shared := shared_names(scope.entries[0], other)) and not any(n in ("ra", "decl", "dec") for n in shared):
+        seen = visible(left, {entry.alias: entry.fields for entry in scope.entries})[0]
+        if how in naturals:
+            shared = [one.name.lower() for one in other.fields if seen[one.name.lower()]]
+            may_merge = (len(scope.entries) == 1 or are_known(Join(how, left, right))) and are_comparable(shared, both)
+            if shared and may_merge and all(seen[name] == 1 for name in shared) and not any(name in ("ra", "decl", "dec") for name in shared):
                 return Join(how, left, right)
             how = "inner"
         if how in ("cross", "comma") and (not is_last or pairs_of_rows > MOST_PAIRS / 3):
             how = "inner"
         if how in ("cross", "comma"):
             return Join(how, left, right)
-        same = [a.field.name for a, b in common if a.field.name == b.field.name]
-        if same and len(scope.entries) == 1 and how != "full" and self.chance(0.12):
+        same = [a.field.name for a, b in common if a.field.name == b.field.name and seen[a.field.name.lower()] == 1]
+        is_alone = len(scope.entries) == 1 and how != "full"
+        if same and (is_alone or are_known(Join(how, left, right))) and self.chance(0.12 if len(scope.entries) == 1 else 0.3):
             return Join(how, left, right, None, (self.random.choice(same),))
         return Join(how, left, right, self.join_condition(scope, other, both, pairs_of_rows))
 
@@ -506,10 +534,40 @@ def stars_alike(source: Source) -> bool:
     return not isinstance(source, Crossmatch)
 
 
-def shared_names(one: Entry, other: Entry) -> list[str]:
-    """Column names that two tables share."""
-    names = {field.name.lower() for field in other.fields}
-    return [field.name for field in one.fields if field.name.lower() in names]
+def are_comparable(names: list[str], scope: Scope) -> bool:
+    """Whether columns of these names have values that both engines compare."""
+    kinds = [{one.kind for entry in scope.entries for one in entry.fields if one.name.lower() == name} for name in names]
+    return all(len(those) == 1 or those <= {"int", "real", "bool"} for those in kinds)
+
+
+def are_known(source: Source) -> bool:
+    """Whether Meridian knows the columns of what is joined before it plans a statement: those of functions it does not."""
+    return not any(isinstance(node, Crossmatch) or (isinstance(node, Table) and node.database == FILES) for _, node in walk(source))
+
+
+def visible(source: Source, fields: dict[str | None, tuple[Field, ...]]) -> tuple[Counter[str], set[str]]:
+    """How many columns each name means by itself, and the names of those that joins have made one of several; names in small letters."""
+    if isinstance(source, Crossmatch):
+        return Counter(name.lower() for name, _, _ in source.columns), set()
+    if not isinstance(source, Join):
+        return Counter(one.name.lower() for one in fields[source.alias]), set()  # type: ignore[attr-defined]
+    (left, merged), (right, merged_right) = visible(source.left, fields), visible(source.right, fields)
+    natural = set(left) & set(right) if source.how.startswith("natural") else set()
+    common = natural | {name.lower() for name in source.using}
+    both = left + right
+    both.subtract(common)
+    return both, merged | merged_right | common
+
+
+def merged_columns(source: Source, fields: dict[str | None, tuple[Field, ...]]) -> list[Field]:
+    """The columns that joins have made one of several of the same kind, which their names alone mean."""
+    count, merged = visible(source, fields)
+    found = []
+    for name in sorted(name for name in merged if count[name] == 1):
+        those = [one for of_table in fields.values() for one in of_table if one.name.lower() == name]
+        if len({(one.kind, one.role) for one in those}) == 1:
+            found.append(replace(those[0], is_unique=False))
+    return found
 
 
 def crossmatch_columns(

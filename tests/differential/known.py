@@ -56,17 +56,6 @@ def has_subquery_in_on(query: Query) -> bool:
     return any(isinstance(node, Join) and node.on is not None and asks(node.on) for _, node in walk(query))
 
 
-def orders_by_a_column_of_an_items_name(query: Query) -> bool:
-    """Whether an expression in ORDER BY names a column of a table that an item of the SELECT is named like."""
-    for _, node in walk(query):
-        if isinstance(node, Select):
-            names = {item.name for item in node.items if isinstance(item, Item)}
-            columns = [one for key in node.order for _, one in walk(key) if isinstance(one, Column)]
-            if any(one.alias is not None and one.name in names for one in columns):
-                return True
-    return False
-
-
 def aggregates_several_memberships(query: Query) -> bool:
     """Whether aggregates or window functions have two subqueries as values."""
     found = 0
@@ -93,11 +82,6 @@ KNOWN = [
     ),
     KnownDifference(r"error (1054: |1235: a subquery names a column of the query around it)", "a subquery in ORDER BY that names a column which is not selected", orders_by_a_correlated_subquery),
     KnownDifference(r"error 1235: .*Conflicting ordering requirements in aggregate functions", "two GROUP_CONCAT of different orders in one SELECT"),
-    KnownDifference(
-        r"error 1052: the column c\d+ is in more than one",
-        "an expression in ORDER BY of a table's column that an item of the SELECT is named like",
-        orders_by_a_column_of_an_items_name,
-    ),
     KnownDifference(
         r"error 1052: the column c\d+ is in more than one",
         "a subquery in ORDER BY that gives its column the name of an item of the SELECT",

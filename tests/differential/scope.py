@@ -17,9 +17,9 @@ ROLES = {
 
 @dataclass(frozen=True)
 class Entry:
-    """One table of a FROM under its alias. `rows` estimates how many it has."""
+    """One table of a FROM under its alias, or without one the columns that joins have made one of several. `rows` estimates how many it has."""
 
-    alias: str
+    alias: str | None
     fields: tuple[Field, ...]
     shape: TableShape | None
     rows: int

@@ -163,7 +163,7 @@ class Derived(Source):
 
 @dataclass(frozen=True)
 class Join(Source):
-    """Two sources joined. `how`: inner, left, right, full, cross, comma, natural, natural left."""
+    """Two sources joined. `how`: inner, left, right, full, cross, comma, natural, natural left and so on."""
 
     how: str
     left: Source
@@ -198,11 +198,12 @@ class Area(Node):
 
 @dataclass(frozen=True)
 class Item(Node):
-    """An entry of a SELECT's list. Without its alias nothing can name it."""
+    """An entry of a SELECT's list. Without its alias nothing can name it. `shown` is what Meridian is given for a name, if it is another."""
 
     expr: Expr
     name: str
     has_alias: bool = True
+    shown: str = ""
 
 
 @dataclass(frozen=True)
@@ -214,7 +215,7 @@ class Star(Node):
 
 @dataclass(frozen=True)
 class Select(Query):
-    """A SELECT. `order` alone never leaves out rows: `limit` does."""
+    """A SELECT. `order` alone never leaves out rows: `limit` does. With `is_bare` Meridian is given columns without their table's name."""
 
     items: tuple[Item | Star, ...]
     source: Source | None = None
@@ -227,6 +228,7 @@ class Select(Query):
     limit: Constant | None = None
     offset: Constant | None = None
     is_distinct: bool = False
+    is_bare: bool = False
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from differential.tree import (
 
 JOINS = {
     "inner": "JOIN", "left": "LEFT JOIN", "right": "RIGHT JOIN", "full": "FULL JOIN", "cross": "CROSS JOIN", "comma": ",",
-    "natural": "NATURAL JOIN", "natural left": "NATURAL LEFT JOIN",
+    "natural": "NATURAL JOIN", "natural left": "NATURAL LEFT JOIN", "natural right": "NATURAL RIGHT JOIN", "natural full": "NATURAL FULL JOIN",
 }  # fmt: skip
 FILES = "file"
 PARAMETER = re.compile("\x01(\\d+)\x02")
@@ -162,6 +162,27 @@ class MeridianWriter(Writer):
 
     def __init__(self, parameters: list[object] | None = None) -> None:
         self.parameters = parameters
+        # What the SELECT that is written calls its items, and the table whose name it leaves out.
+        self.shown: dict[str, str] = {}
+        self.bare: str | None = None
+
+    def _select(self, node: Select) -> str:
+        before = self.shown, self.bare
+        self.shown = {item.name: item.shown for item in node.items if isinstance(item, Item) and item.shown}
+        self.bare = getattr(node.source, "alias", None) if node.is_bare else None
+        text = super()._select(node)
+        self.shown, self.bare = before
+        return text
+
+    def _item(self, node: Item) -> str:
+        if not node.shown or not node.has_alias:
+            return super()._item(node)
+        return f"{self.write(node.expr)} AS {node.shown}"
+
+    def _column(self, node: Column) -> str:
+        if node.alias is None:
+            return self.shown.get(node.name, node.name)
+        return node.name if node.alias == self.bare else super()._column(node)
 
     def template(self, meridian: str, duckdb: str) -> str:
         return meridian

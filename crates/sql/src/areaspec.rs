@@ -27,12 +27,17 @@ pub struct TableShape {
     pub position: Option<(String, String)>,
     /// Columns that it has beside those of `*`.
     pub hidden: Vec<&'static str>,
+    /// The columns of its `*` in their order, as far as whoever asks may read them, if they are known.
+    pub columns: Option<Vec<String>>,
 }
 
 /// Who knows the tables.
 pub trait TableShapes {
     /// The shape of a table by its folded names; without a database, of the default one.
     fn shape(&self, database: Option<&str>, table: &str) -> Option<TableShape>;
+
+    /// The folded names of all columns that tables may have beside those of `*`.
+    fn all_hidden(&self) -> &'static [&'static str];
 }
 
 /// Rewrites every area restriction in `statement`.
@@ -485,7 +490,12 @@ mod tests {
                 partitioned: table != "filter",
                 position: Some(("ra".into(), "dec".into())),
                 hidden: vec![],
+                columns: None,
             })
+        }
+
+        fn all_hidden(&self) -> &'static [&'static str] {
+            &[]
         }
     }
 

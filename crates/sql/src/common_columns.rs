@@ -1,4 +1,5 @@
-//! The columns that `USING` and `NATURAL` make one of two: of which side their values are, and where a `*` has them.
+//! The columns that `USING` and `NATURAL` make one of two: of which side their values are, and where a `*` has them, as far as can be told
+//! where the columns of the tables are not known. Where they are, [`crate::scopes`] has written such columns out before.
 //!
 //! The engine takes them of the left side whichever rows are kept, leaves them where they stand, and takes their names for ambiguous in
 //! places. By the standard they are of the side whose rows are kept, of either where both sides' are, and come first. So
@@ -24,7 +25,7 @@ use crate::Dialect;
 use crate::hidden::excluding;
 use crate::visiting::visit_mut;
 
-/// Gives the common columns of every join of a statement their values and places.
+/// Gives the common columns of every join of a statement that are not written out yet their values and places.
 pub(crate) fn resolve(dialect: Dialect, statement: &mut Statement) {
     // It breaks off nowhere.
     let _ = visit_mut(statement, &mut CommonColumns { dialect });
@@ -187,14 +188,14 @@ impl Common {
 
 /// The side whose rows a join keeps.
 #[derive(Clone, Copy)]
-enum KeptSide {
+pub(crate) enum KeptSide {
     /// The left one, or neither: then both have the same values.
     Left,
     Right,
     Both,
 }
 
-fn kept_side(operator: &JoinOperator) -> Option<(KeptSide, &JoinConstraint)> {
+pub(crate) fn kept_side(operator: &JoinOperator) -> Option<(KeptSide, &JoinConstraint)> {
     match operator {
         JoinOperator::Join(constraint)
         | JoinOperator::Inner(constraint)
@@ -208,12 +209,12 @@ fn kept_side(operator: &JoinOperator) -> Option<(KeptSide, &JoinConstraint)> {
     }
 }
 
-fn column_of(table: &ObjectName, name: &Ident) -> Expr {
+pub(crate) fn column_of(table: &ObjectName, name: &Ident) -> Expr {
     let parts = table.0.iter().filter_map(|part| part.as_ident().cloned());
     Expr::CompoundIdentifier(parts.chain([name.clone()]).collect())
 }
 
-fn coalesce(values: [Expr; 2]) -> Expr {
+pub(crate) fn coalesce(values: [Expr; 2]) -> Expr {
     let argument = |value| FunctionArg::Unnamed(FunctionArgExpr::Expr(value));
     Expr::Function(Function {
         name: ObjectName::from(vec![Ident::new("coalesce")]),
@@ -271,7 +272,7 @@ fn aliases(select: &Select) -> impl Iterator<Item = &Ident> {
 }
 
 /// A column as an item that has its name, whatever becomes of it.
-fn named(name: Ident) -> SelectItem {
+pub(crate) fn named(name: Ident) -> SelectItem {
     SelectItem::ExprWithAlias {
         expr: Expr::Identifier(name.clone()),
         alias: name,
@@ -279,7 +280,7 @@ fn named(name: Ident) -> SelectItem {
 }
 
 /// What the columns of a table of a FROM are qualified with.
-fn name_of(table: &TableFactor) -> Option<ObjectName> {
+pub(crate) fn name_of(table: &TableFactor) -> Option<ObjectName> {
     let alias = match table {
         TableFactor::Table { alias, name, .. } => match alias {
             Some(alias) => alias,

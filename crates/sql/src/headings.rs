@@ -50,7 +50,7 @@ impl<'a> SourceText<'a> {
     }
 
     /// The texts of the items of a SELECT, with what is commented out between their words.
-    fn items(&self, select: &Select) -> Vec<&'a str> {
+    pub(crate) fn items(&self, select: &Select) -> Vec<&'a str> {
         let start = select.select_token.0.span.start;
         let first = self
             .tokens
@@ -99,6 +99,11 @@ impl<'a> SourceText<'a> {
             // A mark inside of a quoted name is doubled.
             _ => spelled(&name.value, &self.spelling),
         }
+    }
+
+    /// What an expression with this text is called.
+    pub(crate) fn heading(&self, expr: &Expr, text: &str) -> String {
+        cut(self.expression(expr, text))
     }
 
     /// What heads an expression in MySQL's dialect.

@@ -36,6 +36,7 @@ mod stored_result;
 mod subquery_names;
 mod table_states;
 mod temporary_files;
+mod scopes;
 mod time_account;
 mod unsupported;
 mod visiting;

@@ -16,7 +16,7 @@ use crate::table_states::{mark_clauses, name_states};
 use crate::{
     Connection, Dialect, ErrorCode, Headings, RepeatedColumns, SqlError, adql, common_columns,
     connection, convex_polygons, crossmatch, distinct_order, fold_case, hidden, join_conditions,
-    mysql, no_cache, stored_result, subquery_names, unsupported, windows,
+    mysql, no_cache, scopes, stored_result, subquery_names, unsupported, windows,
 };
 
 /// Levels of the parser: each parenthesis takes a few.
@@ -298,6 +298,7 @@ fn rewrite(
     crossmatch::wrap_sides(source.dialect, source.sql, ast)?;
     // Before the areas, which put subqueries with `*` in the places of tables.
     parsed.names_hidden_columns = hidden::leave_out(source.sql, ast, tables)?;
+    scopes::resolve(source, ast, tables)?;
     common_columns::resolve(source.dialect, ast);
     areaspec::expand(source.sql, ast, tables)?;
     match source.dialect {
@@ -334,6 +335,10 @@ pub(crate) mod tests {
     impl TableShapes for NoTables {
         fn shape(&self, _: Option<&str>, _: &str) -> Option<TableShape> {
             None
+        }
+
+        fn all_hidden(&self) -> &'static [&'static str] {
+            &[]
         }
     }
 

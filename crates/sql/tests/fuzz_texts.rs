@@ -31,6 +31,10 @@ impl TableShapes for NoTables {
     fn shape(&self, _: Option<&str>, _: &str) -> Option<TableShape> {
         None
     }
+
+    fn all_hidden(&self) -> &'static [&'static str] {
+        &[]
+    }
 }
 
 /// The texts as bytes, and what reads them as texts.

@@ -374,8 +374,46 @@ PHOTOMETRY = queries(
     "SELECT AVG(scisql_fluxToAbMag(psfFlux)), filterId FROM Source GROUP BY filterId",
 )
 
+# Names that an item of the list and a column of the tables have, columns in common, tables of expressions without names.
+NAMES = queries(
+    "SELECT COUNT(*) AS flags FROM Object GROUP BY flags",
+    "SELECT MAX(flags) AS flags, COUNT(*) FROM Object GROUP BY nObs HAVING MAX(flags) > 6",
+    "SELECT MAX(flags) AS flags, COUNT(*) FROM Object GROUP BY nObs HAVING flags > 6",
+    "SELECT nObs AS flags, COUNT(*) FROM Object GROUP BY nObs HAVING flags > 5 AND AVG(flags) > 3",
+    "SELECT AVG(nObs) AS nObs FROM Object HAVING nObs > 1",
+    "SELECT o.*, COUNT(*) AS n FROM Object o JOIN Source s ON s.objectId = o.objectId GROUP BY o.objectId",
+    "SELECT o.objectId, o.flags + 1, o.nObs * 2 AS twice, COUNT(*) FROM Object o JOIN Source s ON s.objectId = o.objectId GROUP BY objectId",
+    "SELECT s.objectId, o.objectId, o.flags FROM Object o JOIN Source s ON s.objectId = o.objectId GROUP BY s.objectId",
+    "SELECT x FROM (SELECT -objectId AS objectId, objectId AS x FROM Object ORDER BY objectId + 0 LIMIT 7) t",
+    "SELECT objectId FROM (SELECT -objectId AS objectId FROM Object ORDER BY objectId + 0 LIMIT 7) t",
+    "SELECT * FROM (SELECT COUNT(*), MAX(flags)+1 FROM Object) t",
+    "SELECT `MAX(flags)+1` - 1 FROM (SELECT COUNT(*), MAX(flags)+1 FROM Object) t",
+    "WITH t AS (SELECT flags % 3, COUNT(*) FROM Object GROUP BY flags % 3) SELECT * FROM t",
+    "WITH t AS (SELECT 1 AS a) SELECT * FROM t WHERE a IN (WITH t AS (SELECT 1 AS a UNION SELECT 5) SELECT t.a FROM t)",
+    "SELECT * FROM (SELECT 1 AS a, 2 AS b) x NATURAL JOIN (SELECT 1 AS a, 3 AS c) y NATURAL JOIN (SELECT 3 AS c, 2 AS b, 4 AS d) z",
+    "SELECT * FROM (SELECT 1 AS a, 2 AS b) x NATURAL LEFT JOIN (SELECT 2 AS b, 1 AS a, 3 AS c) y WHERE a = 1 AND b = 2",
+    "SELECT * FROM (SELECT 1 AS a, 2 AS b) x NATURAL RIGHT JOIN (SELECT 4 AS b, 1 AS a, 3 AS c) y WHERE a = 1 AND b = 4",
+    "SELECT a, x.a, y.a, b FROM (SELECT 1 AS a, 2 AS b) x LEFT JOIN (SELECT 5 AS a) y USING (a) JOIN (SELECT 1 AS a) z USING (a)",
+    "SELECT * FROM (SELECT 1 AS a) x JOIN (SELECT 1 AS a, 2 AS b) y USING (a) JOIN (SELECT 2 AS b, 1 AS c) z USING (b)",
+    "SELECT COUNT(*) FROM Object JOIN Source USING (objectId) WHERE EXISTS (SELECT 1 FROM Filter WHERE filterId = objectId % 5)",
+    "SELECT COUNT(*), SUM(objectId) FROM Object NATURAL JOIN (SELECT objectId, COUNT(*) AS n FROM Source GROUP BY objectId) t WHERE objectId % 2 = 0",
+    "SELECT f.filterId, a, b FROM Filter f LEFT JOIN ((SELECT 1 AS a) x, (SELECT 1 AS b UNION SELECT 2) y) ON a = f.filterId AND b = 2",
+    "SELECT * FROM ((SELECT 1 AS a) x, (SELECT 2 AS b) y) JOIN (SELECT 1 AS a, 3 AS c) z USING (a)",
+)
+
+NAMES += ordered(
+    "SELECT -objectId AS objectId FROM Object ORDER BY objectId + 0 LIMIT 3",
+    "SELECT -objectId AS objectId FROM Object ORDER BY objectId LIMIT 3",
+    "SELECT -objectId AS objectId FROM Object o ORDER BY o.objectId LIMIT 3",
+    "SELECT -objectId AS objectId FROM Object ORDER BY -objectId LIMIT 3",
+    "SELECT MAX(nObs) AS nObs, flags FROM Object GROUP BY flags ORDER BY COUNT(nObs), flags DESC",
+    "SELECT COUNT(*) AS flags FROM Object o GROUP BY flags ORDER BY o.flags",
+    "SELECT -nObs AS objectId, objectId AS nObs FROM Object ORDER BY nObs DESC, objectId + 1 LIMIT 5",
+)
+
 THEMES = {
     "lists, conditions, headings": SELECTS,
+    "names": NAMES,
     "aggregates and groups": AGGREGATES,
     "joins": JOINS,
     "subqueries, sets, windows": NESTED,

@@ -32,7 +32,6 @@ use sql::{Connection, Dialect, ErrorCode, Headings, Interrupt, ParsedStatement, 
 
 use crate::exec::run_share;
 use crate::files::FileAccess;
-use crate::loaded_table::CHUNK_NUMBER;
 use crate::plan_cache::{Candidate, PlanCache, QueryFingerprint};
 use crate::provider::ArchiveCatalog;
 use crate::stored_rows::warnings_of_results;
@@ -41,7 +40,6 @@ use crate::{
     Archive, EngineError, PieceDispatcher, QueryExecution, ResultCache, RowStream, ScanEstimate,
     SharePlan, ShareRows, ShareRun, attempts, estimate, show,
 };
-use names::Shapes;
 pub use origins::{ALIAS, COLUMN, DATABASE, DESCRIPTION, TABLE, UCD, UNIT, UTYPE, XTYPE};
 pub(crate) use origins::{Origin, column_metadata};
 use planning::{logical_plan, plan, plan_with_parameters};
@@ -171,18 +169,17 @@ impl Session {
         text: &str,
         connection: &Connection,
     ) -> Result<Vec<ParsedStatement>, EngineError> {
-        let shapes = match mentions_shapes(text) {
-            true => names::shapes(&self.archive, &self.database).await?,
-            false => Shapes::default(),
-        };
-        let mut statements = sql::parse(self.dialect, text, &shapes, connection)?;
+        let (archive, database) = (&*self.archive, self.database.as_str());
+        let mut statements =
+            names::parse(archive, database, self.dialect, text, connection).await?;
         for parsed in &mut statements {
             if let Some(statement) = &parsed.show {
                 let query =
                     show::query(&self.archive, &self.database, statement, connection).await?;
                 // The row limit of a connection applies to its own queries, not to this one.
                 let alone = Connection::alone(None);
-                let mut queries = sql::parse(Dialect::Adql, &query, &shapes, &alone)?;
+                let mut queries =
+                    names::parse(archive, database, Dialect::Adql, &query, &alone).await?;
                 if let Some(query) = queries.pop() {
                     *parsed = ParsedStatement {
                         // It is still a list, which has no limits.
@@ -552,12 +549,6 @@ fn only(mut statements: Vec<ParsedStatement>) -> Result<ParsedStatement, EngineE
 /// Whether a statement is planned on tables that others do not see.
 fn has_own_tables(parsed: &ParsedStatement) -> bool {
     parsed.names_hidden_columns || parsed.as_of.is_some() || !parsed.states.is_empty()
-}
-
-/// Whether the parser may ask of the tables' positions and hidden columns.
-fn mentions_shapes(text: &str) -> bool {
-    let folded = text.to_ascii_lowercase();
-    folded.contains("qserv_areaspec") || folded.contains(CHUNK_NUMBER)
 }
 
 /// Whether a statement returns rows of tables, rather than a plan or a list of objects.

@@ -1,6 +1,7 @@
 //! The names of a session's tables and columns: as declared, for the headings of results, and for suggestions in errors.
 
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
@@ -9,7 +10,7 @@ use datafusion::common::DataFusionError;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::LogicalPlan;
-use sql::{Headings, SqlError, TableShape, TableShapes};
+use sql::{Connection, Dialect, Headings, ParsedStatement, SqlError, TableShape, TableShapes};
 
 use super::views::{marked, views_in};
 use super::{Session, origins};
@@ -172,43 +173,72 @@ pub(super) async fn declared_columns(
     Ok(declared)
 }
 
-/// The shapes of all tables and views, in a database that is the default one.
-pub(super) async fn shapes(archive: &Archive, default: &str) -> Result<Shapes, EngineError> {
+/// Parses a text, for whose names the database is the default one. What the parser asks of tables is looked up, and the text parsed again
+/// with the answers, until it asks nothing that is not known.
+pub(super) async fn parse(
+    archive: &Archive,
+    default: &str,
+    dialect: Dialect,
+    text: &str,
+    connection: &Connection,
+) -> Result<Vec<ParsedStatement>, EngineError> {
     let mut shapes = Shapes {
         default: default.to_owned(),
-        ..Shapes::default()
+        known: HashMap::new(),
+        asked: RefCell::default(),
     };
-    for database in archive.catalog().databases().await? {
-        for table in archive.catalog().tables(&database.name).await? {
-            let position = table
-                .spec
-                .position
-                .as_ref()
-                .map(|p| (fold_name(&p.ra), fold_name(&p.dec)));
-            let shape = TableShape {
-                partitioned: table.spec.kind != TableKind::Replicated,
-                position,
-                hidden: hidden_columns(&table.spec),
-            };
-            shapes.tables.insert(
-                (fold_name(&database.name), fold_name(&table.spec.name)),
-                shape,
-            );
+    loop {
+        let parsed = sql::parse(dialect, text, &shapes, connection);
+        let asked = shapes.asked.take();
+        if asked.is_empty() {
+            return Ok(parsed?);
+        }
+        for names in asked {
+            let shape = shape(archive, &names).await?;
+            shapes.known.insert(names, shape);
         }
     }
-    for (names, view) in &*archive.views().await? {
-        if archive.catalog().rights().may_read(&names.0, &names.1) {
-            let position = view.query.position.as_ref();
-            let position = position.map(|it| (fold_name(&it.ra), fold_name(&it.dec)));
-            let shape = TableShape {
-                partitioned: position.is_some(),
-                position,
-                hidden: vec![],
-            };
-            shapes.tables.insert(names.clone(), shape);
-        }
+}
+
+/// The shape of the table or view of these folded names, of its database and its own.
+async fn shape(
+    archive: &Archive,
+    (database, name): &(String, String),
+) -> Result<Option<TableShape>, EngineError> {
+    if database == INFORMATION_SCHEMA {
+        let columns = information_schema::declared_columns(name).map(fold_name);
+        let columns: Vec<String> = columns.collect();
+        return Ok((!columns.is_empty()).then(|| TableShape {
+            partitioned: false,
+            position: None,
+            hidden: vec![],
+            columns: Some(columns),
+        }));
     }
-    Ok(shapes)
+    if let Some(table) = archive.table(database, name).await? {
+        let (spec, seen) = (table.spec(), archive.columns_of(&table));
+        let columns = spec.columns.iter();
+        let columns = columns.filter(|column| seen.has(&column.name));
+        let position = spec.position.as_ref();
+        return Ok(Some(TableShape {
+            partitioned: spec.kind != TableKind::Replicated,
+            position: position.map(|it| (fold_name(&it.ra), fold_name(&it.dec))),
+            hidden: hidden_columns(spec),
+            columns: Some(columns.map(|column| fold_name(&column.name)).collect()),
+        }));
+    }
+    let view = archive.view(database, name).await?;
+    Ok(view.map(|view| {
+        let position = view.query.position.as_ref();
+        let position = position.map(|it| (fold_name(&it.ra), fold_name(&it.dec)));
+        let columns = view.query.columns.iter();
+        TableShape {
+            partitioned: position.is_some(),
+            position,
+            hidden: vec![],
+            columns: Some(columns.map(|column| fold_name(column)).collect()),
+        }
+    }))
 }
 
 /// Adds the declared spelling of columns that no table declares.
@@ -219,15 +249,28 @@ fn declare_hidden(declared: &mut HashMap<String, String>) {
 }
 
 /// What the parser asks of the tables of the archive.
-#[derive(Default)]
-pub(super) struct Shapes {
+struct Shapes {
     default: String,
-    tables: HashMap<(String, String), TableShape>,
+    /// The shapes that have been looked up, by the folded names of the database and the table; nothing where there is no such table.
+    known: HashMap<(String, String), Option<TableShape>>,
+    /// The names of those that are to be looked up.
+    asked: RefCell<HashSet<(String, String)>>,
 }
 
 impl TableShapes for Shapes {
     fn shape(&self, database: Option<&str>, table: &str) -> Option<TableShape> {
         let database = database.unwrap_or(&self.default).to_owned();
-        self.tables.get(&(database, table.to_owned())).cloned()
+        let names = (database, table.to_owned());
+        match self.known.get(&names) {
+            Some(shape) => shape.clone(),
+            None => {
+                self.asked.borrow_mut().insert(names);
+                None
+            }
+        }
+    }
+
+    fn all_hidden(&self) -> &'static [&'static str] {
+        &[CHUNK_NUMBER]
     }
 }

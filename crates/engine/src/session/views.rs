@@ -22,11 +22,11 @@ use datafusion::optimizer::AnalyzerRule;
 use sql::rules::{CompareValues, PlainUsing, ProjectSubqueries};
 use sql::{Connection, Dialect, ErrorCode, Headings, SqlError};
 
-use super::names::{Shapes, declared_columns, resolved_headings, shapes};
+use super::names::{declared_columns, parse, resolved_headings};
 use super::origins::{self, Origin};
 use super::planning::logical_plan;
 use super::view_columns::{named_columns, places};
-use super::{NO_DATABASE, SessionOptions, is_query, mentions_shapes, only, state};
+use super::{NO_DATABASE, SessionOptions, is_query, only, state};
 use crate::archive::Views;
 use crate::barrier::BarrierNode;
 use crate::loaded_table::LoadedTable;
@@ -152,12 +152,10 @@ impl Definition {
     ) -> Result<Self, EngineError> {
         let text = query.definition.as_str();
         let default = query.default_database.as_deref();
-        let shapes = match mentions_shapes(text) {
-            true => shapes(archive, &folded_default(default)).await?,
-            false => Shapes::default(),
-        };
         let connection = Connection::alone(default.map(str::to_owned));
-        let mut parsed = only(sql::parse(Dialect::MySql, text, &shapes, &connection)?)?;
+        let folded = folded_default(default);
+        let statements = parse(archive, &folded, Dialect::MySql, text, &connection).await?;
+        let mut parsed = only(statements)?;
         if parsed.show.is_some() || !is_query(&parsed.statement) {
             let sentence = "a view is made of a query: CREATE VIEW name AS SELECT ...";
             let error = SqlError::new(sentence).with_code(ErrorCode::SYNTAX);

@@ -28,6 +28,21 @@ pub(crate) static AGGREGATES: LazyLock<HashSet<String>> = LazyLock::new(|| {
     let all = all_default_aggregate_functions().into_iter().chain(own);
     all.flat_map(names).collect()
 });
+/// Aggregates that MySQL's dialect has under names that the engine has not.
+const TYPED_AGGREGATES: [&str; 6] = [
+    "any_value",
+    "group_concat",
+    "json_arrayagg",
+    "json_objectagg",
+    "std",
+    "variance",
+];
+
+/// Whether a function of this folded name, as it is typed, is an aggregate.
+pub(crate) fn is_aggregate(name: &str) -> bool {
+    AGGREGATES.contains(name) || TYPED_AGGREGATES.contains(&name)
+}
+
 /// What gives another value each time it is computed, by the names that it has in the engine.
 const CHANGING: [&str; 2] = ["random", "uuid"];
 

@@ -43,7 +43,7 @@ pub(crate) use beginnings::known_beginnings;
 pub use command::{AssignedValue, Assignment, Command, Scope, TableCommand, TargetTable, command};
 pub(crate) use forms::unusual_pattern;
 pub(crate) use grammar::MySqlGrammar;
-pub(crate) use having::AGGREGATES;
+pub(crate) use having::{AGGREGATES, is_aggregate};
 pub use insert_command::{InsertedRows, InsertedValue, default_value};
 pub use keywords::keywords;
 pub use load_command::{FileForm, LoadedField, LoadedFile};
