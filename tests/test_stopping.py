@@ -33,6 +33,8 @@ class Kind:
 
     name: str
     statement: str
+    # What the connection sets before.
+    before: tuple[str, ...] = ()
 
 
 # Each asks for no row until it has ended, so that nobody waits for a client.
@@ -60,7 +62,11 @@ KINDS = [
     Kind("groups", "SELECT count(*) FROM (SELECT a.version + b.version AS g, max(c.ra) FROM Star a, Star b, Star c GROUP BY g, a.id % 7) x"),
     Kind("distinct", "SELECT count(DISTINCT a.id % 7, b.id % 5) FROM Star a, Star b, Star c"),
     Kind("window", "SELECT max(n) FROM (SELECT row_number() OVER (ORDER BY a.version) AS n FROM Star a, Star b, Star c) x"),
-    Kind("recursion", "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 1000000000) SELECT count(*) FROM r"),
+    Kind(
+        "recursion",
+        "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 1000000000) SELECT count(*) FROM r",
+        ("SET cte_max_recursion_depth = 4294967295",),
+    ),
     Kind("GROUP_CONCAT", "SELECT length(GROUP_CONCAT(DISTINCT a.id % 7)) FROM Star a, Star b, Star c"),
     Kind("functions of text", "SELECT sum(length(REPLACE(REPEAT(HEX(a.id), 2000), '3', 'xy'))) FROM Star a, Star b"),
     Kind("union", "SELECT count(*) FROM (SELECT a.ra FROM Star a, Star b, Star c UNION SELECT a.version FROM Star a, Star b, Star c) x"),
@@ -91,7 +97,7 @@ class RunningStatement:
     def __init__(self, server: Server, kind: Kind, *before: str) -> None:
         self.connection = server.connect(database="sky")
         with self.connection.cursor() as cursor:
-            for statement in before:
+            for statement in (*kind.before, *before):
                 cursor.execute(statement)
         self.outcome: list[object] = []
         self.thread = threading.Thread(target=self._wait, args=(kind.statement,), daemon=True)

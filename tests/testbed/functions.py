@@ -202,6 +202,23 @@ CALLS: dict[str, list[str]] = {
         "{r} + {r}", "{r} - {r}", "{r} * {l}", "{n} / {r}", "{n} DIV {l}", "{j} % {j}", "-{n}", "{w} & 7", "{w} | 8", "{w} ^ 3", "{w} << 2", "{w} >> 1", "~{w}", "-{w} ^ {l}", "~{w} & 3",
         "{t} + 0", "{m} + {n}",
     ],
+    "encodings": [
+        "SHA1({s})", "SHA({B})", "SHA2({s}, 256)", "SHA2({B}, 512)", "SHA2({s}, 224)", "TO_BASE64({s})", "TO_BASE64({B})", "FROM_BASE64({o})",
+        "FROM_BASE64(TO_BASE64({B}))", "QUOTE({o})", "SOUNDEX({o})", "MAKE_SET({k}, {o}, {o}, {o})", "EXPORT_SET({k}, {o}, 'N', {z}, 5)", "INET_ATON({o})",
+        "INET_ATON(INET_NTOA({w}))", "INET_NTOA({k} * 1000)",
+    ],
+    "several units": [
+        "WEEKOFYEAR({t})", "TO_SECONDS({t})", "PERIOD_ADD(201001, {l})", "PERIOD_DIFF(201001, 200000 + {l} + 2)", "EXTRACT(YEAR_MONTH FROM {t})",
+        "EXTRACT(DAY_SECOND FROM {T})", "EXTRACT(HOUR_SECOND FROM {y})", "EXTRACT(MINUTE_MICROSECOND FROM {y})", "{T} + INTERVAL {k} HOUR_MINUTE",
+        "{T} - INTERVAL '1:30' HOUR_MINUTE", "{D} + INTERVAL '1-2' YEAR_MONTH", "{t} - INTERVAL '1-2' YEAR_MONTH", "{T} + INTERVAL {o} DAY_SECOND",
+        "{T} + INTERVAL CONCAT({k}, ' ', {k}) DAY_HOUR",
+    ],
+    "halves": [
+        "LEFT({s}, 2.5)", "RIGHT({s}, 1.5)", "SUBSTRING({s}, 1.5, 2.5)", "LPAD({s}, 3.5, 'x')", "REPEAT({s}, 1.5)", "INSERT({o}, 1.5, 0.5, 'x')",
+        "LOCATE('a', {s}, 1.5)", "SUBSTRING_INDEX({s}, ',', 1.5)", "ELT(1.5, {s}, {s})", "FORMAT({r}, 1.5)", "ROUND(x, 1.5)", "TRUNCATE(x, 0.5)",
+        "{w} & 2.5", "{w} | 1.5", "{w} ^ 0.5", "{w} << 1.5", "{w} >> 0.5", "{t} + INTERVAL 1.5 DAY", "{t} - INTERVAL 2.5 MONTH", "{T} + INTERVAL 0.5 HOUR",
+        "HEX(c)", "BIN(c)", "OCT(x % 1000)", "MAKEDATE(2010.5, 1.5)",
+    ],
 }  # fmt: skip
 
 

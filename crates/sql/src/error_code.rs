@@ -146,6 +146,16 @@ codes! {
     VIEW_WRONG_LIST = 1353, "HY000";
     /// A view that cannot be read any more (`ER_VIEW_INVALID`).
     VIEW_INVALID = 1356, "HY000";
+    /// A recursive WITH that repeats more often than it may (`ER_CTE_MAX_RECURSION_DEPTH`).
+    RECURSION_TOO_DEEP = 3636, "HY000";
+    /// `*` without a FROM (`ER_NO_TABLES_USED`).
+    NO_TABLES_USED = 1096, "HY000";
+    /// Several rows where variables take one (`ER_TOO_MANY_ROWS`).
+    TOO_MANY_ROWS = 1172, "42000";
+    /// No row for variables (`ER_SP_FETCH_NO_DATA`).
+    NO_ROW = 1329, "02000";
+    /// A text that GROUP_CONCAT has cut (`ER_CUT_VALUE_GROUP_CONCAT`).
+    GROUP_CONCAT_CUT = 1260, "HY000";
     /// A view that reads itself (`ER_VIEW_RECURSIVE`).
     VIEW_RECURSIVE = 1462, "HY000";
     /// A name that no column can have (`ER_WRONG_COLUMN_NAME`).

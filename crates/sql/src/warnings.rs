@@ -162,7 +162,7 @@ const OF_NUMBERS: [(&str, &str); 13] = [
     ("mysql_sec_to_time", "DOUBLE"),
 ];
 /// Functions of times, and the first and the last of their arguments that are one.
-const OF_MOMENTS: [(&str, usize, usize); 24] = [
+const OF_MOMENTS: [(&str, usize, usize); 25] = [
     ("mysql_year", 0, 0),
     ("mysql_month", 0, 0),
     ("mysql_day", 0, 0),
@@ -175,6 +175,7 @@ const OF_MOMENTS: [(&str, usize, usize); 24] = [
     ("mysql_dayname", 0, 0),
     ("mysql_monthname", 0, 0),
     ("mysql_to_days", 0, 0),
+    ("mysql_to_seconds", 0, 0),
     ("mysql_last_day", 0, 0),
     ("mysql_date", 0, 0),
     ("mysql_timestamp", 0, 0),

@@ -12,6 +12,7 @@ mod neighbour_join;
 mod piece_milestone;
 mod piece_scan;
 pub(crate) mod plan_node;
+mod recursion;
 mod run_pieces;
 mod table_scan;
 mod unscheduled;
@@ -29,5 +30,6 @@ pub use neighbour_join::{
     BeyondPoles, JoinedColumn, NeighbourJoinExec, PartnerAggregate, RowExpr, SeparationCondition,
 };
 pub use piece_scan::{PieceScanExec, RowsOf};
+pub(crate) use recursion::bound_recursions;
 pub use table_scan::TableScanExec;
 pub(crate) use table_scan::{ScanSource, single_partition};

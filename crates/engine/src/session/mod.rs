@@ -19,7 +19,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::SchemaRef;
-use datafusion::common::TableReference;
+use datafusion::common::{DataFusionError, TableReference};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SessionState, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
@@ -28,9 +28,11 @@ use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::Statement as Ast;
 use futures::stream::StreamExt;
-use sql::{Connection, Dialect, ErrorCode, Headings, Interrupt, ParsedStatement, SqlError};
+use sql::{
+    Connection, Dialect, ErrorCode, Headings, Interrupt, ParsedStatement, RecursionLimit, SqlError,
+};
 
-use crate::exec::run_share;
+use crate::exec::{bound_recursions, run_share};
 use crate::files::FileAccess;
 use crate::plan_cache::{Candidate, PlanCache, QueryFingerprint};
 use crate::provider::ArchiveCatalog;
@@ -203,7 +205,10 @@ impl Session {
         let planned = self.planned(&parsed, None).await;
         let (logical, plan) = match planned {
             Ok(planned) => planned,
-            Err(error) => return Err(self.explain_error(text, &error).await),
+            Err(error) => {
+                let placed = self.with_place(&parsed, error).await;
+                return Err(self.explain_error(text, &placed).await);
+            }
         };
         let mut prepared = self.prepared(logical, plan, &parsed).await?;
         if prepared.reads_hidden
@@ -269,12 +274,40 @@ impl Session {
     ) -> datafusion::common::Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
         let state = self.planner(parsed);
         let statement = parsed.statement.clone();
+        let limit = RecursionLimit::of(self.dialect, &statement);
         let planned = match parameters {
             Some(candidate) => plan_with_parameters(&state, statement, candidate).await,
             None => plan(&state, statement).await,
         };
         self.give_back(parsed, state);
-        planned
+        let (logical, plan) = planned?;
+        Ok((logical, bound_recursions(plan, limit)?))
+    }
+
+    /// A planner's error with its place in the statement. The planner keeps places only if it is told to, which takes time: so it plans once more.
+    async fn with_place(
+        &self,
+        parsed: &ParsedStatement,
+        error: DataFusionError,
+    ) -> DataFusionError {
+        let is_of_planner = matches!(
+            error.find_root(),
+            DataFusionError::Plan(_) | DataFusionError::SchemaError(..)
+        );
+        if !is_of_planner || error.diagnostic().is_some_and(|known| known.span.is_some()) {
+            return error;
+        }
+        let mut state = self.context.state();
+        if has_own_tables(parsed) {
+            let tables = self.tables.seen_by(parsed);
+            state.register_catalog_list(tables.with_states(parsed));
+        }
+        let options = state.config_mut().options_mut();
+        options.sql_parser.collect_spans = true;
+        match logical_plan(&state, parsed.statement.clone()).await {
+            Err(placed) if placed.strip_backtrace() == error.strip_backtrace() => placed,
+            _ => error,
+        }
     }
 
     /// The logical plan of a statement after the optimizer, which knows nothing of what is stored.

@@ -13,9 +13,10 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use sql::Dialect;
 use sql::mysql::Operators;
 use sql::rules::{
-    ApartGroups, CheckIntegers, CompareValues, GuardValues, JsonValues, NullableSubqueries,
-    OrderComparisons, PlainUsing, ProjectSetExpressions, ProjectSubqueries, SettleNumbers,
-    SingleRows, TimesAsTexts, WidenFloats, WindowOrders, WriteOutMemberships,
+    ApartGroups, CheckIntegers, CompareValues, GuardValues, JsonValues,
+    NullableSubqueries, OrderComparisons, PlainUsing, ProjectSetExpressions, ProjectSubqueries,
+    RoundRecursion, SettleNumbers, SingleRows, TimesAsTexts, WidenFloats, WindowOrders,
+    WriteOutMemberships,
 };
 
 use super::in_units::InUnits;
@@ -146,8 +147,8 @@ type PhysicalRules =
 
 /// DataFusion's analysis with ours. Before types are coerced: joins USING columns of different types become joins ON, values of subqueries
 /// are held to one row, expressions are moved out of grouping sets, numbers of CASE and UNION get one type, subqueries are moved out of
-/// aggregates and sort keys, JSON values are sorted as such, values made comparable as MySQL compares them, memberships written out,
-/// floats widened and integers checked. After that values are guarded, the constants of comparisons put on the right, the columns of
+/// aggregates and sort keys, JSON values are sorted as such, values made comparable as the dialect compares them, memberships written out,
+/// floats widened, numbers of recursions rounded and integers checked. After that values are guarded, the constants of comparisons put on the right, the columns of
 /// grouping sets told apart, and scalar subqueries that may have no rows be NULL.
 ///
 /// # Errors
@@ -163,6 +164,7 @@ pub fn analyzer_rules(dialect: Dialect) -> Result<AnalyzerRules, EngineError> {
         rules.insert(coercion, Arc::new(TimesAsTexts));
         rules.insert(coercion, Arc::new(CompareValues));
         rules.insert(coercion, Arc::new(JsonValues));
+        rules.insert(coercion, Arc::new(RoundRecursion));
     }
     rules.insert(coercion, Arc::new(ProjectSubqueries));
     rules.insert(coercion, Arc::new(SettleNumbers { dialect }));

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use engine::Session;
 use queries::{Protocol, Submission};
-use sql::connection::{MOST_BYTES, UserValue, VariableValue, Variables};
+use sql::connection::{UserValue, VariableValue, Variables};
 use sql::mysql::{AssignedValue, Assignment, Command, Scope, UserStatement};
 use sql::{Connection, Dialect, ErrorCode, RESULT_FUNCTION};
 
 use super::connection::Client;
 use super::query::evaluate;
+use super::select_into::no_room;
 use super::watch::{Interruption, Watch};
 use crate::ClientError;
 
@@ -46,6 +47,7 @@ impl Client {
             }
             // These tell more than that they are done: `run_statement` executes them.
             Command::User(UserStatement::ShowGrants { .. } | UserStatement::ShowReleases)
+            | Command::SelectInto { .. }
             | Command::Submit(_)
             | Command::Table(_) => {}
             Command::Prepare(command) => self.change_prepared(command, watch).await?,
@@ -148,11 +150,7 @@ impl Client {
                 Assignment::User { name, expression } => {
                     let value = self.evaluate(expression, &changed, watch).await?;
                     if !changed.user_variables.set(&name, value) {
-                        let sentence = format!(
-                            "the variables of a connection may have {} MiB together: SET @{name} = NULL makes room",
-                            MOST_BYTES >> 20
-                        );
-                        return Err(ClientError::new(ErrorCode::OUT_OF_RESOURCES, sentence).into());
+                        return Err(no_room(&name).into());
                     }
                 }
                 Assignment::Variable { scope, name, value } => {

@@ -33,6 +33,7 @@ mod responses;
 mod role_statements;
 mod row_counts;
 mod rows;
+mod select_into;
 mod statements;
 mod user_statements;
 mod view_statements;

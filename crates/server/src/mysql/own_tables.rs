@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use catalog::Column;
+use catalog::{Column, Columns};
+use engine::Archive;
 use sql::ErrorCode;
 use sql::mysql::{TableCommand, TargetTable};
 
@@ -85,6 +86,24 @@ impl Client {
                     RowSource::NONE,
                     Filling::Declared(declared, partition),
                 )
+            }
+            TableCommand::Like {
+                table,
+                if_not_exists,
+                source,
+            } => {
+                let table = self.own(table)?;
+                if table.is_there().await? {
+                    return match if_not_exists {
+                        true => Ok(0),
+                        false => Err(table.exists().into()),
+                    };
+                }
+                let database = source.database.or_else(|| self.connection.database.clone());
+                let database = database.unwrap_or_else(|| self.connection.user.clone());
+                let archive = Arc::clone(self.shared.sessions.archive());
+                let columns = columns_of(&archive, &database, &source.table).await?;
+                self.filling(table, RowSource::NONE, Filling::Declared(columns, None))
             }
             TableCommand::Rename { from, to } => return self.rename_table(from, to, watch).await,
             TableCommand::LoadFile(load) => return self.load_file(*load, watch).await,
@@ -189,6 +208,23 @@ impl Client {
     }
 }
 
+/// The columns of a table that the user may read, as far as they may.
+async fn columns_of(
+    archive: &Archive,
+    database: &str,
+    table: &str,
+) -> Result<Vec<Column>, ClientError> {
+    let found = archive.table(database, table).await?;
+    let seen = archive.catalog().rights().columns(database, table);
+    let (Some(found), Some(seen)) = (found, seen) else {
+        let sentence = format!("there is no table {database}.{table}");
+        return Err(ClientError::new(ErrorCode::NO_TABLE, sentence));
+    };
+    let columns = found.spec().columns.iter();
+    let columns = columns.filter(|it| *seen == Columns::All || seen.has(&it.name));
+    Ok(columns.cloned().collect())
+}
+
 /// The table that a statement changes and that is there before, of which its owner may have to be warned.
 fn named_before(command: &TableCommand) -> Option<&TargetTable> {
     match command {
@@ -200,6 +236,7 @@ fn named_before(command: &TableCommand) -> Option<&TargetTable> {
         | TableCommand::Truncate(table) => Some(table),
         TableCommand::Create { .. }
         | TableCommand::Declare { .. }
+        | TableCommand::Like { .. }
         | TableCommand::Rename { .. }
         | TableCommand::Expire { .. }
         | TableCommand::LoadFile(_)
@@ -212,6 +249,7 @@ fn named_after(command: &TableCommand) -> Option<&TargetTable> {
     match command {
         TableCommand::Create { table, .. }
         | TableCommand::Declare { table, .. }
+        | TableCommand::Like { table, .. }
         | TableCommand::Expire { table, .. }
         | TableCommand::Rename { to: table, .. } => Some(table),
         _ => None,

@@ -195,6 +195,12 @@ impl Client {
                 let rows = self.change_table(command, watch).await?;
                 return Ok(StatementResult::Changed(rows));
             }
+            Some(Command::SelectInto { query, variables }) => {
+                let _taken = self.shared.usage.query()?;
+                Arc::make_mut(&mut self.connection).warnings.clear();
+                let rows = self.select_into(query, variables, watch).await?;
+                return Ok(StatementResult::Changed(rows));
+            }
             Some(command @ Command::User(_)) => {
                 Arc::make_mut(&mut self.connection).warnings.clear();
                 self.execute_command(command, watch).await?;

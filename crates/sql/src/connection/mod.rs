@@ -2,6 +2,7 @@
 
 mod character_set;
 mod session_values;
+mod statement_limits;
 mod user_variables;
 mod variables;
 

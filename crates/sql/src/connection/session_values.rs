@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::{Connection, SERVER_VERSION, VariableValue};
 use crate::mysql::build::{call, number, plain_arguments, plain_cast, take};
+use crate::recursion;
 use crate::visiting::visit_mut;
 use crate::{ErrorCode, SqlError};
 
@@ -25,17 +26,26 @@ pub(crate) fn substitute(
         sql,
         connection,
         found: false,
+        is_recursive: false,
     };
-    match visit_mut(statement, &mut values) {
-        ControlFlow::Continue(()) => Ok(values.found),
-        ControlFlow::Break(error) => Err(error),
+    if let ControlFlow::Break(error) = visit_mut(statement, &mut values) {
+        return Err(error);
     }
+    if values.is_recursive
+        && let Some(most) = connection.variables.recursion_depth()
+    {
+        recursion::set_limit(statement, most);
+        values.found = true;
+    }
+    Ok(values.found)
 }
 
 struct SessionValues<'a> {
     sql: &'a str,
     connection: &'a Connection,
     found: bool,
+    /// Whether it has a recursive WITH.
+    is_recursive: bool,
 }
 
 impl VisitorMut for SessionValues<'_> {
@@ -43,6 +53,7 @@ impl VisitorMut for SessionValues<'_> {
 
     /// A variable is an expression in ORDER BY too, and never the number of a column: sorting by one changes nothing.
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+        self.is_recursive |= recursion::is_recursive(query);
         if let Some(order) = &mut query.order_by
             && let OrderByKind::Expressions(keys) = &mut order.kind
         {
@@ -76,6 +87,18 @@ impl VisitorMut for SessionValues<'_> {
             Ok(None) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
         }
+    }
+
+    /// GROUP_CONCAT gives so many bytes as the connection says, where it says.
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
+        if let Some(most) = self.connection.variables.group_concat_bytes()
+            && matches!(expr, Expr::Function(function) if function.name.to_string() == "group_concat")
+        {
+            let most = number(&most.to_string());
+            *expr = call("mysql_group_cut", vec![take(expr), most]);
+            self.found = true;
+        }
+        ControlFlow::Continue(())
     }
 }
 

@@ -493,7 +493,7 @@ impl Variables {
         changed.unwrap_or_else(|| variable.usual.value())
     }
 
-    fn own_number(&self, name: &str) -> u64 {
+    pub(super) fn own_number(&self, name: &str) -> u64 {
         match Variable::find(name).map(|variable| self.own(variable)) {
             Ok(VariableValue::Number(number)) => number,
             _ => 0,
@@ -516,7 +516,7 @@ impl Variables {
 
     /// Whether statements may have other rows than without these variables, so that plans of others do not stand for theirs.
     pub fn change_results(&self) -> bool {
-        self.row_limit().is_some() || self.as_of().is_some()
+        self.row_limit().is_some() || self.as_of().is_some() || self.change_statements()
     }
 
     /// Whether each statement stands for itself, which is remembered and changes nothing (`autocommit`).

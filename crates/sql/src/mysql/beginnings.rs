@@ -1,4 +1,4 @@
-//! Beginnings of statements that MySQL has and the parser lacks, in the words that it knows.
+//! Beginnings of statements, and a few words within them, that MySQL has and the parser lacks, in the words that it knows.
 //!
 //! ```text
 //!   TABLE t ...                              SELECT * FROM t ...
@@ -7,9 +7,14 @@
 //!   EXPLAIN FORMAT = TREE SELECT ...         EXPLAIN FORMAT TREE SELECT ...
 //!   EXPLAIN FORMAT = JSON SELECT ...         EXPLAIN FORMAT PGJSON SELECT ...
 //!   EXPLAIN ANALYZE FORMAT = TREE SELECT ... EXPLAIN ANALYZE SELECT ...
+//!   ... LOCK IN SHARE MODE                   ... FOR SHARE
+//!   ... INTERVAL '1:30' HOUR_MINUTE          ... INTERVAL '1:30' HOUR TO MINUTE
+//!   ... LEFT JOIN (b, c)                     ... LEFT JOIN (b CROSS JOIN c)
 //! ```
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use super::{compound_units, table_lists};
 
 /// Words that stand between EXPLAIN and a statement, and what is explained without any.
 const EXPLAINED: [&str; 4] = ["select", "with", "values", "table"];
@@ -26,7 +31,37 @@ pub(crate) fn known_beginnings(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithS
         let length = rest.take_while(|it| it.token != Token::SemiColon).count();
         at = begin + length + 1;
     }
+    share_locks(&mut tokens);
+    compound_units::write_with_to(&mut tokens);
+    table_lists::write_as_joins(&mut tokens);
     tokens
+}
+
+/// `LOCK IN SHARE MODE`, as MySQL wrote FOR SHARE before version 8.
+fn share_locks(tokens: &mut Vec<TokenWithSpan>) {
+    let mut from = 0;
+    while let Some(lock) = (from..tokens.len()).find(|at| is_word(tokens, *at, "lock")) {
+        from = lock + 1;
+        let Some([within, share, mode]) = next_three(tokens, lock) else {
+            continue;
+        };
+        if is_word(tokens, within, "in")
+            && is_word(tokens, share, "share")
+            && is_word(tokens, mode, "mode")
+        {
+            tokens[lock].token = Token::make_keyword("FOR");
+            tokens.remove(mode);
+            tokens.remove(within);
+        }
+    }
+}
+
+/// The places of the three tokens behind one, but for space between them.
+fn next_three(tokens: &[TokenWithSpan], at: usize) -> Option<[usize; 3]> {
+    let first = visible_from(tokens, at + 1)?;
+    let second = visible_from(tokens, first + 1)?;
+    let third = visible_from(tokens, second + 1)?;
+    Some([first, second, third])
 }
 
 /// `TABLE t`, also behind what explains it.
@@ -161,6 +196,18 @@ mod tests {
             "SHOW TABLE STATUS",
             "`TABLE` t",
         ] {
+            assert_eq!(known(other), other);
+        }
+    }
+
+    /// Drivers of older versions read so what they are going to change.
+    #[test]
+    fn share_locks_have_the_words_of_the_parser() {
+        assert_eq!(
+            known("SELECT a FROM t lock in  share mode; SELECT 2"),
+            "SELECT a FROM t FOR share ; SELECT 2"
+        );
+        for other in ["SELECT `lock` IN ( 1 )", "SELECT lock IN share", "LOCK"] {
             assert_eq!(known(other), other);
         }
     }

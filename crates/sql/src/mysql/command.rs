@@ -4,6 +4,7 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
 use super::pieces::first_word;
 use super::prepare_command::PrepareCommand;
+use super::select_into;
 pub use super::table_statement::{TableCommand, TargetTable};
 use super::user_command::{UserStatement, without_text};
 use super::view_command::ViewStatement;
@@ -32,6 +33,13 @@ pub enum Command {
     Cancel(u64),
     /// Evaluates expressions, whose values nobody sees: their texts.
     Do(Vec<String>),
+    /// Gives variables of the user's own the values of a query's only row.
+    SelectInto {
+        /// The text of the query.
+        query: String,
+        /// The names of the variables, without `@`.
+        variables: Vec<String>,
+    },
     /// Prepares a statement that gets a name, executes or forgets it.
     Prepare(PrepareCommand),
     /// Makes, fills or drops a table.
@@ -155,6 +163,7 @@ pub fn command(text: &str) -> Result<Option<Command>, SqlError> {
             let tables = words.word("tables") || words.word("table");
             Ok(tables.then_some(Command::Nothing))
         },
+        "select" | "with" => return select_into::read(text),
         _ => return Ok(None),
     };
     let mut words = TokenReader::of(text)?;

@@ -111,6 +111,25 @@ fn rows_of(width: usize, values: &Query) -> Option<Query> {
     Some(query)
 }
 
+/// `(a, b) = (values)`, where the values are one row: NULL where there is none, and an error where there are several.
+pub(super) fn row_equal(left: Expr, values: &Query) -> Option<Expr> {
+    // The subquery by itself tells how many rows there are; the membership, whether it is this one.
+    let text =
+        format!("CASE WHEN (SELECT 1 FROM (SELECT 1) AS `{VALUES}`) = 1 THEN $1 ELSE NULL END");
+    let mut parser = Parser::new(&MySqlGrammar).try_with_sql(&text).ok()?;
+    let mut expr = parser.parse_expr().ok()?;
+    let is_distinct =
+        matches!(values.body.as_ref(), SetExpr::Select(select) if select.distinct.is_some());
+    let mut put = PutValues {
+        values,
+        in_own_select: !is_distinct && own_values(values).is_some() && is_of_rows(values),
+    };
+    // It breaks off nowhere.
+    let _ = visit_mut(&mut expr, &mut put);
+    substitute(&mut expr, &[member(left, values, false)]);
+    Some(Expr::Nested(Box::new(expr)))
+}
+
 /// A subquery that aggregates the values, `$2`.
 fn of(aggregate: &str) -> String {
     format!("(SELECT {aggregate} FROM (SELECT 1) AS `{VALUES}` (v))")

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::build::{
     argument, call, choice, number, plain_arguments, plain_cast, text, unit_name, unnamed,
 };
-use super::compare_all;
+use super::{compare_all, compound_units};
 use crate::functions::ROW_KEY;
 use crate::{ErrorCode, SqlError};
 
@@ -259,6 +259,10 @@ pub(super) fn expand_special_form(expr: Expr) -> Expr {
                 right,
             },
         },
+        Expr::Extract { field, expr, .. } if compound_units::of_extract(&field).is_some() => {
+            let unit = text(&unit_name(&field));
+            call("mysql_extract_parts", vec![*expr, unit])
+        }
         Expr::Extract { field, expr, .. } => {
             let unit = unit_name(&field);
             // Of a span of time that is negative the parts are so too.

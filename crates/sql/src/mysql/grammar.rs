@@ -1,16 +1,21 @@
 //! How MySQL's texts are read: the parser library's grammar of MySQL with the precedence of MySQL's operators.
 //!
-//! From the tightest: `->` and `->>`, `!`, unary minus and `~`, `^`, `* / DIV % MOD`, `+ -`, `<< >>`, `&`, `|`, comparisons (IS, LIKE, REGEXP
+//! From the tightest: `->` and `->>`, BINARY, `!`, unary minus and `~`, `^`, `* / DIV % MOD`, `+ -`, `<< >>`, `&`, `|`, comparisons (IS, LIKE, REGEXP
 //! and IN among them), BETWEEN, NOT, `AND &&`, XOR, `OR ||` (MySQL 8.0 Reference Manual, 12.4.1).
 
 use std::any::TypeId;
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType, Expr, UnaryOperator};
 use datafusion::sql::sqlparser::dialect::{Dialect, MySqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
+use super::build::plain_cast;
+use super::compound_units::parse_extract;
+
+const ARROW: u8 = 49;
+const BINARY: u8 = 48;
 const BANG: u8 = 46;
 const BITWISE_XOR: u8 = 45;
 const MULTIPLY: u8 = 40;
@@ -145,7 +150,7 @@ impl Dialect for MySqlGrammar {
         let token = parser.peek_token_ref();
         let precedence = match &token.token {
             Token::Word(_) if is_mod(&token.token) => MULTIPLY,
-            Token::Arrow | Token::LongArrow => BANG,
+            Token::Arrow | Token::LongArrow => ARROW,
             Token::ShiftLeft | Token::ShiftRight => SHIFT,
             Token::Overlap => AND,
             Token::StringConcat => OR,
@@ -155,6 +160,15 @@ impl Dialect for MySqlGrammar {
     }
 
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        if let Some(extract) = parse_extract(parser) {
+            return Some(extract);
+        }
+        if begins_with_binary(parser) {
+            // The parser would take all that follows for the operand.
+            parser.advance_token();
+            let operand = parser.parse_subexpr(BINARY);
+            return Some(operand.map(|operand| plain_cast(operand, DataType::Binary(None))));
+        }
         let (op, precedence) = match parser.peek_token_ref().token {
             Token::ExclamationMark => (UnaryOperator::BangNot, BANG),
             // The parser takes these for looser than `^`.
@@ -204,6 +218,64 @@ impl Dialect for MySqlGrammar {
                     right: Box::new(right),
                 }),
         )
+    }
+}
+
+/// Whether BINARY and its operand follow; a column may have that name too.
+fn begins_with_binary(parser: &Parser) -> bool {
+    /// Words that may follow a column.
+    const BEHIND_COLUMN: [Keyword; 32] = [
+        Keyword::AND,
+        Keyword::AS,
+        Keyword::ASC,
+        Keyword::BETWEEN,
+        Keyword::COLLATE,
+        Keyword::DESC,
+        Keyword::DIV,
+        Keyword::ELSE,
+        Keyword::END,
+        Keyword::EXCEPT,
+        Keyword::FOR,
+        Keyword::FROM,
+        Keyword::GROUP,
+        Keyword::HAVING,
+        Keyword::IN,
+        Keyword::INTERSECT,
+        Keyword::INTO,
+        Keyword::IS,
+        Keyword::LIKE,
+        Keyword::LIMIT,
+        Keyword::NOT,
+        Keyword::OR,
+        Keyword::ORDER,
+        Keyword::REGEXP,
+        Keyword::RLIKE,
+        Keyword::SEPARATOR,
+        Keyword::THEN,
+        Keyword::UNION,
+        Keyword::WHEN,
+        Keyword::WHERE,
+        Keyword::WITH,
+        Keyword::XOR,
+    ];
+    if !matches!(&parser.peek_token_ref().token, Token::Word(word) if word.keyword == Keyword::BINARY)
+    {
+        return false;
+    }
+    match &parser.peek_nth_token_ref(1).token {
+        Token::Word(word) => !BEHIND_COLUMN.contains(&word.keyword),
+        Token::Number(..)
+        | Token::SingleQuotedString(_)
+        | Token::DoubleQuotedString(_)
+        | Token::NationalStringLiteral(_)
+        | Token::HexStringLiteral(_)
+        | Token::SingleQuotedByteStringLiteral(_)
+        | Token::Placeholder(_)
+        | Token::LParen
+        | Token::Minus
+        | Token::Tilde
+        | Token::ExclamationMark => true,
+        _ => false,
     }
 }
 

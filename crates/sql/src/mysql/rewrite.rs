@@ -25,11 +25,12 @@ use super::having::having_as_where;
 use super::select;
 use super::templates::{engine_name, expansion, number_of_arguments};
 use super::truth::{is_comparison, make_number, make_truth, normalise_truth};
-use super::{compare_all, json_calls, row_values};
+use super::whole_arguments::with_decimals;
+use super::{compare_all, compound_units, json_calls, row_values};
 use crate::all_rows::number_repetitions;
 use crate::functions::mysql::{FormatParts, STORE, is_clock, is_moment, parts_of};
 use crate::visiting::visit_mut;
-use crate::{ErrorCode, SqlError};
+use crate::{ErrorCode, SqlError, recursion};
 
 /// Rewrites a statement in place. Its names are folded.
 pub(crate) fn rewrite(sql: &str, statement: &mut Statement) -> Result<(), SqlError> {
@@ -54,7 +55,7 @@ impl VisitorMut for Rewriter<'_> {
         let taken = std::mem::replace(expr, super::build::null());
         match self.expand(taken) {
             Ok(expanded) => {
-                *expr = expanded;
+                *expr = with_decimals(expanded);
                 ControlFlow::Continue(())
             }
             Err(error) => ControlFlow::Break(error),
@@ -95,6 +96,12 @@ impl VisitorMut for Rewriter<'_> {
         if is_dual(&select.from) {
             select.from.clear();
         }
+        if select.from.is_empty() && select.projection.iter().any(is_all) {
+            let sentence =
+                "SELECT * has no tables whose columns it would give: name some in a FROM";
+            let error = SqlError::new(sentence).with_code(ErrorCode::NO_TABLES_USED);
+            return ControlFlow::Break(error);
+        }
         ControlFlow::Continue(())
     }
 
@@ -103,6 +110,7 @@ impl VisitorMut for Rewriter<'_> {
             return ControlFlow::Break(error);
         }
         select::bound_limit(query);
+        recursion::put_limits_around(query);
         ControlFlow::Continue(())
     }
 
@@ -171,6 +179,11 @@ fn named_file(name: &mut ObjectName) -> Option<TableFunctionArgs> {
 fn is_dual(from: &[TableWithJoins]) -> bool {
     matches!(from, [TableWithJoins { relation: TableFactor::Table { name, alias: None, .. }, joins }]
         if joins.is_empty() && name.to_string() == "dual")
+}
+
+/// Whether an item of a SELECT is `*`.
+fn is_all(item: &SelectItem) -> bool {
+    matches!(item, SelectItem::Wildcard(_))
 }
 
 fn settle_joins(from: &mut TableWithJoins) {
@@ -484,6 +497,12 @@ impl Rewriter<'_> {
             return Err(self.stray_interval());
         };
         let amount = (*interval.value).clone();
+        if let Some(parts) = compound_units::of_interval(interval) {
+            let parts = parts.ok_or_else(|| self.stray_interval())?;
+            // Its amount has a text of several numbers, which has no negative.
+            let sign = if sign < 0 { "-" } else { "" };
+            return Ok(added(time, amount, text(&format!("{sign}{parts}"))));
+        }
         let amount = if sign < 0 { negated(amount) } else { amount };
         Ok(added(time, amount, text(&unit_name(unit))))
     }
@@ -500,8 +519,10 @@ impl Rewriter<'_> {
 
 /// A time moved by so many units. A date stays a date where the unit is no part of a day.
 fn added(time: Expr, amount: Expr, unit: Expr) -> Expr {
-    let part_of_day =
-        ["'microsecond'", "'second'", "'minute'", "'hour'"].contains(&unit.to_string().as_str());
+    let name = unit.to_string();
+    let part_of_day = ["second", "minute", "hour"]
+        .iter()
+        .any(|it| name.contains(it));
     let function = if part_of_day {
         "mysql_time_add"
     } else {

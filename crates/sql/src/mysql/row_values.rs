@@ -5,6 +5,7 @@
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Query, SelectItem, SetExpr};
 
 use super::build::{not, plain_arguments};
+use super::compare_all::row_equal;
 use crate::{ErrorCode, SqlError};
 
 /// A comparison of two rows written out; another expression as it is.
@@ -20,8 +21,12 @@ pub(super) fn compared(left: Expr, op: BinaryOperator, right: Expr) -> Result<Ex
                 return Ok(Expr::Nested(Box::new(compared)));
             }
         }
-        (Some(_), None) if matches!(right, Expr::Subquery(_)) => return Err(with_subquery()),
-        (None, Some(_)) if matches!(left, Expr::Subquery(_)) => return Err(with_subquery()),
+        (Some(_), None) if matches!(right, Expr::Subquery(_)) => {
+            return compared_with_subquery(left, &op, &right);
+        }
+        (None, Some(_)) if matches!(left, Expr::Subquery(_)) => {
+            return compared_with_subquery(right, &op, &left);
+        }
         (Some(row), _) | (_, Some(row)) => return Err(wrong_width(row.len())),
     }
     Ok(binary(left, op, right))
@@ -99,9 +104,27 @@ pub(super) fn stray(width: usize) -> SqlError {
     SqlError::new(sentence).with_code(ErrorCode::ONE_COLUMN)
 }
 
-fn with_subquery() -> SqlError {
-    let sentence = "a row is compared with a subquery: write (a, b) IN (SELECT x, y ...), or compare each value with a subquery of its own";
-    SqlError::new(sentence).with_code(ErrorCode::ONE_COLUMN)
+/// A row compared with the one that a subquery gives.
+fn compared_with_subquery(
+    row: Expr,
+    op: &BinaryOperator,
+    subquery: &Expr,
+) -> Result<Expr, SqlError> {
+    let equal = match subquery {
+        Expr::Subquery(values) => {
+            check_width(&row, values)?;
+            row_equal(row, values)
+        }
+        _ => None,
+    };
+    match (equal, op) {
+        (Some(equal), BinaryOperator::Eq) => Ok(equal),
+        (Some(equal), BinaryOperator::NotEq) => Ok(Expr::Nested(Box::new(not(equal)))),
+        _ => {
+            let sentence = "a row is compared with that of a subquery by = and <> alone: for others compare each value with a subquery of its own";
+            Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED))
+        }
+    }
 }
 
 /// `ROW(a, b)` as `(a, b)`; another expression as it is.

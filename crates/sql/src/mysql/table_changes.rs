@@ -284,7 +284,11 @@ impl TokenReader<'_> {
                 token,
                 Token::Word(_) | Token::Eq | Token::Number(..) | Token::Comma
             ) || matches!(token, Token::SingleQuotedString(_));
-            if !is_option || self.is_query(0) {
+            if self.is_query(0) {
+                let sentence = "CREATE TABLE takes columns or a query here, not both: CREATE TABLE with the columns, then INSERT INTO ... SELECT, or CREATE TABLE ... AS SELECT with CAST";
+                return Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED));
+            }
+            if !is_option {
                 return Err(self.expected("the end"));
             }
             self.at += 1;
@@ -325,20 +329,29 @@ impl TokenReader<'_> {
         }
         reject_rounded_floats(&name, &ty)?;
         let mut default = None;
+        let (mut is_not_null, mut has_null_default) = (false, false);
         loop {
             self.reject_unkept(&name)?;
             if self.word("not") {
                 if !self.word("null") {
                     return Err(self.expected("NULL"));
                 }
+                is_not_null = true;
                 ty.push_str(" NOT NULL");
             } else if self.word("comment") {
                 self.at += 1;
             } else if self.word("default") {
                 default = self.default_value()?;
+                has_null_default = default.is_none();
             } else if !self.word("null") {
                 break;
             }
+        }
+        if is_not_null && has_null_default {
+            let sentence = format!(
+                "the default of the column {name} is NULL, which it cannot hold: leave out DEFAULT NULL, or NOT NULL"
+            );
+            return Err(SqlError::new(sentence).with_code(ErrorCode::INVALID_DEFAULT));
         }
         Ok(DeclaredColumn { name, ty, default })
     }
@@ -714,7 +727,9 @@ mod tests {
             ("UPDATE t SET a = DEFAULT(a)", 1235),
             ("CREATE TABLE t (id)", 1064),
             ("CREATE TABLE t ()", 1064),
-            ("CREATE TABLE t (id INT) AS SELECT 1", 1064),
+            ("CREATE TABLE t (id INT) AS SELECT 1", 1235),
+            ("CREATE TABLE t (id INT NOT NULL DEFAULT NULL)", 1067),
+            ("ALTER TABLE t ADD a INT DEFAULT NULL NOT NULL", 1067),
             ("UPDATE t SET a = 1 LIMIT 5", 1235),
             ("UPDATE a, b SET a.x = 1", 1235),
             ("UPDATE t SET a", 1064),

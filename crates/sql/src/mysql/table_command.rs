@@ -9,7 +9,8 @@ use crate::{ErrorCode, RESULT_FUNCTION, SqlError};
 type Read = Result<Option<Command>, SqlError>;
 
 impl TokenReader<'_> {
-    /// `CREATE TABLE [IF NOT EXISTS] name [PARTITION BY ...] [AS] query`, or with columns; nothing else that is created is known here.
+    /// `CREATE TABLE [IF NOT EXISTS] name [PARTITION BY ...] [AS] query`, with columns, or `LIKE` another; nothing else that is created is known
+    /// here.
     pub(super) fn read_create(&mut self) -> Read {
         if self.word("user") {
             return self
@@ -31,6 +32,13 @@ impl TokenReader<'_> {
             return Err(self.expected("IF NOT EXISTS"));
         }
         let table = self.target()?;
+        if let Some(source) = self.like()? {
+            return Ok(Some(Command::Table(TableCommand::Like {
+                table,
+                if_not_exists,
+                source,
+            })));
+        }
         let partition = self.partition()?;
         // A result that is stored, without running its query again.
         if self.word("from") && self.word("result") {
@@ -68,6 +76,22 @@ impl TokenReader<'_> {
             partition,
             query,
         })))
+    }
+
+    /// `LIKE table`, in parentheses or without, up to the end.
+    fn like(&mut self) -> Result<Option<TargetTable>, SqlError> {
+        let begin = self.at;
+        let is_open = self.sign(&Token::LParen);
+        if !self.word("like") {
+            self.at = begin;
+            return Ok(None);
+        }
+        let source = self.target()?;
+        if is_open && !self.sign(&Token::RParen) {
+            return Err(self.expected(")"));
+        }
+        self.end()?;
+        Ok(Some(source))
     }
 
     /// `DROP TABLE [IF EXISTS] name, name`.
@@ -173,7 +197,19 @@ mod tests {
             assert_eq!((made, if_not_exists), (table(Some("ann"), "near"), exists));
             assert!(text.contains(&query), "{query}");
         }
+        for text in ["CREATE TABLE t LIKE a.b", "create table t (like a.b)"] {
+            let expected = TableCommand::Like {
+                table: table(None, "t"),
+                if_not_exists: false,
+                source: table(Some("a"), "b"),
+            };
+            assert_eq!(read(text), Command::Table(expected));
+        }
+        let with_both = command("CREATE TABLE t (a INT) AS SELECT 1 AS a").unwrap_err();
+        assert_eq!(with_both.code(), ErrorCode::NOT_SUPPORTED);
         for wrong in [
+            "CREATE TABLE t LIKE",
+            "CREATE TABLE t (LIKE a",
             "CREATE TABLE t",
             "CREATE TABLE t FROM RESULT x",
             "CREATE TABLE",

@@ -31,6 +31,15 @@ pub enum TableCommand {
         /// Its columns.
         columns: Vec<DeclaredColumn>,
     },
+    /// `CREATE TABLE ... LIKE`.
+    Like {
+        /// The table.
+        table: TargetTable,
+        /// Whether it is no mistake that there is one already.
+        if_not_exists: bool,
+        /// The table whose columns it gets, without rows.
+        source: TargetTable,
+    },
     /// `UPDATE`.
     Update {
         /// The table.

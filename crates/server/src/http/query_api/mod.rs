@@ -92,8 +92,11 @@ fn only_statement_here(text: &str) -> Result<String, ClientError> {
         let sentence = "send one statement in a request, which returns rows";
         return Err(ClientError::new(ErrorCode::SYNTAX, sentence));
     };
-    if sql::mysql::command(statement)?.is_some() {
-        let word = sql::mysql::first_word(statement).to_ascii_uppercase();
+    if let Some(command) = sql::mysql::command(statement)? {
+        let word = match command {
+            sql::mysql::Command::SelectInto { .. } => "SELECT ... INTO".to_owned(),
+            _ => sql::mysql::first_word(statement).to_ascii_uppercase(),
+        };
         let sentence = format!(
             "{word} is for connections of MySQL's protocol: send a statement that returns rows; queries are submitted and cancelled \
              by requests of their own"

@@ -11,6 +11,7 @@ mod calendar;
 pub(crate) mod choice;
 mod clock;
 mod columns;
+mod encodings;
 mod formatted;
 mod joined;
 mod json;
@@ -26,6 +27,7 @@ mod str_to_date;
 pub(in crate::functions) mod strings;
 mod text;
 mod times;
+mod units;
 pub(crate) mod value;
 
 use std::collections::HashMap;
@@ -49,6 +51,7 @@ static FUNCTIONS: LazyLock<HashMap<&'static str, Arc<ScalarUDF>>> = LazyLock::ne
         numbers::FUNCTIONS,
         text::FUNCTIONS,
         text::BOUNDED,
+        encodings::FUNCTIONS,
         times::FUNCTIONS,
         spans::FUNCTIONS,
         json::FUNCTIONS,

@@ -211,7 +211,7 @@ fn exact_pair(left: &Value, right: &Value) -> Option<(i128, i128)> {
 }
 
 /// The 64 bits of a number: those of its two's complement if it is negative.
-fn bits(value: &Value) -> u64 {
+pub(super) fn bits(value: &Value) -> u64 {
     match value {
         Value::Bytes(bytes) => bytes
             .iter()
@@ -313,6 +313,11 @@ pub(super) fn rounded_exactly(number: &Value, digits: usize) -> Option<String> {
     rounded_decimal(&[number.clone(), digits], Away::FromZero).map(|rounded| rounded.text())
 }
 
+/// A double as ROUND rounds it to digits after its point.
+pub(super) fn rounded_double(number: f64, digits: usize) -> f64 {
+    to_digits(number, digits as i128, f64::round_ties_even)
+}
+
 /// A double that was typed with a point, as a decimal.
 fn as_typed(v: &[Value]) -> Vec<Value> {
     let decimal = |number: f64| {
@@ -381,6 +386,12 @@ fn conv(v: &[Value]) -> Result<Value, String> {
     } else {
         in_base(number, to.into())
     }))
+}
+
+/// The digits in a base of the whole part of a number, as CONV gives them; NULL for an empty text.
+pub(super) fn whole_in_base(number: &Value, base: i128) -> Value {
+    let values = [number.clone(), Value::Integer(10), Value::Integer(base)];
+    conv(&values).unwrap_or(Value::Null)
 }
 
 /// The digits of a number in a base, 2 to 36.

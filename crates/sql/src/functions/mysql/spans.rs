@@ -61,14 +61,14 @@ fn span(clock: Clock) -> Value {
 }
 
 /// A time of day or a span, or a date with a time of day.
-enum Time {
+pub(super) enum Time {
     Span(i64),
     Moment(Moment),
 }
 
 impl Time {
     /// What a value is; a text and a number are dates where they are long enough for one with a time of day.
-    fn of(value: &Value) -> Option<Self> {
+    pub(super) fn of(value: &Value) -> Option<Self> {
         let has_date = match value {
             Value::Date(_) | Value::Time(_) => true,
             Value::Text(text) => Clock::has_date(text),

@@ -108,13 +108,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::row_function::{Arity, ReturnType, RowFunction};
-    use super::super::{json, json_documents, json_order, numbers, patterns, spans, text, times};
+    use super::super::{
+        encodings, json, json_documents, json_order, numbers, patterns, spans, text, times,
+    };
     use super::*;
 
     fn tables() -> impl Iterator<Item = &'static RowFunction> {
         [
             text::FUNCTIONS,
             text::BOUNDED,
+            encodings::FUNCTIONS,
             json::FUNCTIONS,
             json_documents::FUNCTIONS,
             json_order::FUNCTIONS,
@@ -236,19 +239,26 @@ mod tests {
             "mysql_byte_text",
             "mysql_char",
             "mysql_format",
+            "mysql_from_base64",
             "mysql_hex",
+            "mysql_inet_aton",
+            "mysql_inet_ntoa",
             "mysql_json_key_of",
             "mysql_json_valid",
             "mysql_length",
             "mysql_oct",
             "mysql_ord",
+            "mysql_sha1",
+            "mysql_sha2",
             "mysql_space",
             "mysql_text",
+            "mysql_to_base64",
             "mysql_unhex",
         ];
         let of_texts = [
             text::FUNCTIONS,
             text::BOUNDED,
+            encodings::FUNCTIONS,
             json::FUNCTIONS,
             json_documents::FUNCTIONS,
             json_order::FUNCTIONS,

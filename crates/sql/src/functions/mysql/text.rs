@@ -1,9 +1,10 @@
 //! Functions of text. Places are counted in characters from 1.
 
-use super::numbers::{in_base, rounded_exactly};
+use super::numbers::{in_base, rounded_double, rounded_exactly, whole_in_base};
 use super::row_function::{Arity, LONGEST_VALUE, ReturnType, RowFunction, longest, too_long};
 use super::strings::{Strings, of_bytes};
 use super::value::Value;
+use crate::{ErrorCode, Interrupt, Warning};
 
 const ONE: Arity = Arity(1, 1);
 const TWO: Arity = Arity(2, 2);
@@ -20,6 +21,8 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
         .of_strings(Strings::AnyBytes),
     // What GROUP_CONCAT joins.
     RowFunction::new("mysql_group_text", ONE, ReturnType::TextAsGiven, as_text),
+    // What GROUP_CONCAT gives, its first bytes alone.
+    RowFunction::new("mysql_group_cut", TWO, ReturnType::TextAsGiven, group_cut),
     // What a pattern of LIKE is matched with where one of the two is bytes.
     RowFunction::new("mysql_byte_text", ONE, ReturnType::Text, |v| {
         Ok(of_bytes(&v[0].bytes()))
@@ -88,11 +91,11 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     })
     .of_strings(Strings::At(&[0])),
     RowFunction::new("mysql_upper", ONE, ReturnType::Text, |v| {
-        text(v[0].text().to_uppercase())
+        text(v[0].text().chars().map(upper).collect())
     })
     .of_strings(Strings::Letters),
     RowFunction::new("mysql_lower", ONE, ReturnType::Text, |v| {
-        text(v[0].text().to_lowercase())
+        text(v[0].text().chars().map(lower).collect())
     })
     .of_strings(Strings::Letters),
     RowFunction::new("mysql_locate", TWO_OR_THREE, ReturnType::Integer, locate)
@@ -116,6 +119,7 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
         text(match &v[0] {
             Value::Integer(integer) => in_base(*integer as u64, 16),
             Value::Double(number) => in_base(number.round() as i128 as u64, 16),
+            decimal @ Value::Decimal(..) => in_base(decimal.integer() as u64, 16),
             other => in_hexadecimal(&other.bytes())?,
         })
     })
@@ -125,11 +129,11 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     })
     .of_strings(Strings::AnyBytes),
     RowFunction::new("mysql_bin", ONE, ReturnType::Text, |v| {
-        text(in_base(v[0].integer() as u64, 2))
+        Ok(whole_in_base(&v[0], 2))
     })
     .of_strings(Strings::AnyBytes),
     RowFunction::new("mysql_oct", ONE, ReturnType::Text, |v| {
-        text(in_base(v[0].integer() as u64, 8))
+        Ok(whole_in_base(&v[0], 8))
     })
     .of_strings(Strings::AnyBytes),
     RowFunction::new("mysql_ascii", ONE, ReturnType::Integer, |v| {
@@ -246,6 +250,27 @@ fn as_text(v: &[Value]) -> Result<Value, String> {
         Some(length) => first(&whole, length.integer()),
         None => whole,
     })
+}
+
+/// A text of a group without what is beyond so many bytes, of which it is warned.
+fn group_cut(v: &[Value]) -> Result<Value, String> {
+    let whole = v[0].text();
+    let most = count(&v[1]);
+    if whole.len() <= most {
+        return text(whole);
+    }
+    if let Some(statement) = Interrupt::current()
+        && !statement.warnings().is_full()
+    {
+        statement.warnings().add(Warning {
+            code: ErrorCode::GROUP_CONCAT_CUT,
+            sentence: format!(
+                "a text was cut by GROUP_CONCAT(): it has {} bytes, and group_concat_max_len is {most}",
+                whole.len()
+            ),
+        });
+    }
+    text(whole[..whole.floor_char_boundary(most)].to_owned())
 }
 
 /// A value as bytes, as many as a length says where there is one: what is missing is zero bytes.
@@ -388,6 +413,32 @@ fn trim_end<'a>(text: &'a str, what: &str) -> &'a str {
     }
 }
 
+/// The letter in upper case: of a letter there is always one, as in Unicode's simple mapping, which MySQL's collations have, so that
+/// `ß` stays what it is.
+fn upper(letter: char) -> char {
+    let mut several = letter.to_uppercase();
+    match (several.next(), several.next()) {
+        (Some(only), None) => only,
+        // Greek letters with an iota below, whose upper case has one letter too.
+        _ => match letter {
+            '\u{1f80}'..='\u{1f87}' | '\u{1f90}'..='\u{1f97}' | '\u{1fa0}'..='\u{1fa7}' => {
+                letter_after(letter, 8)
+            }
+            '\u{1fb3}' | '\u{1fc3}' | '\u{1ff3}' => letter_after(letter, 9),
+            _ => letter,
+        },
+    }
+}
+
+/// The same in lower case: of `İ` it is `i`, without the point that it has got besides.
+fn lower(letter: char) -> char {
+    letter.to_lowercase().next().unwrap_or(letter)
+}
+
+fn letter_after(letter: char, places: u32) -> char {
+    char::from_u32(u32::from(letter) + places).unwrap_or(letter)
+}
+
 fn in_hexadecimal(bytes: &[u8]) -> Result<String, String> {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     if 2 * bytes.len() > LONGEST_VALUE {
@@ -465,7 +516,7 @@ fn substring_index(v: &[Value]) -> Result<Value, String> {
 fn grouped(number: &Value, digits: usize) -> String {
     let rounded = match rounded_exactly(number, digits) {
         Some(exact) => exact,
-        None => format!("{:.digits$}", number.double()),
+        None => format!("{:.digits$}", rounded_double(number.double(), digits)),
     };
     let plain = rounded.trim_start_matches('-');
     let is_negative =
@@ -481,4 +532,54 @@ fn grouped(number: &Value, digits: usize) -> String {
     let sign = if is_negative { "-" } else { "" };
     let point = if digits > 0 { "." } else { "" };
     format!("{sign}{grouped}{point}{fraction:0<digits$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(name: &str, value: Value) -> String {
+        let function = FUNCTIONS.iter().find(|function| function.name == name);
+        function.unwrap().row(&[value]).unwrap().text()
+    }
+
+    /// UPPER made two letters of one, and LOWER a final sigma of the last one of a word.
+    #[test]
+    fn each_letter_has_one_of_the_other_case() {
+        let of = |name: &str, text: &str| of(name, Value::Text(text.to_owned()));
+        assert_eq!(
+            of("mysql_upper", "straße é ŉ ﬁ ᾳ ᾀ ǰ"),
+            "STRAßE É ŉ ﬁ ᾼ ᾈ ǰ"
+        );
+        assert_eq!(of("mysql_lower", "İ ΣΑΣ ÄẞᾈK"), "i σασ äßᾀk");
+    }
+
+    #[test]
+    fn halves_of_decimals_are_rounded_away_from_zero() {
+        let left = |length: Value| {
+            let function = FUNCTIONS.iter().find(|it| it.name == "mysql_left").unwrap();
+            let values = [Value::Text("abcd".to_owned()), length];
+            function.row(&values).unwrap().text()
+        };
+        assert_eq!(left(Value::Decimal(25, 1)), "abc");
+        assert_eq!(left(Value::Double(2.5)), "ab");
+        assert_eq!(grouped(&Value::Decimal(25, 1), 0), "3");
+        assert_eq!(grouped(&Value::Double(2.5), 0), "2");
+        // As ROUND rounds it, not by the digits that the double has beyond its fifteen.
+        assert_eq!(grouped(&Value::Double(1.115), 2), "1.12");
+        assert_eq!(of("mysql_hex", Value::Decimal(25, 1)), "3");
+    }
+
+    /// BIN and OCT are CONV, which reads a number's text up to its point.
+    #[test]
+    fn digits_in_other_bases_are_those_of_the_whole_part() {
+        assert_eq!(of("mysql_bin", Value::Decimal(25, 1)), "10");
+        assert_eq!(of("mysql_bin", Value::Double(3.5)), "11");
+        assert_eq!(of("mysql_oct", Value::Integer(12)), "14");
+        assert_eq!(
+            of("mysql_oct", Value::Integer(-1)),
+            "1777777777777777777777"
+        );
+        assert_eq!(of("mysql_bin", Value::Text("5x".to_owned())), "101");
+    }
 }

@@ -13,6 +13,7 @@ use super::moment_text::{self, of_number};
 use super::row_function::{Arity, ReturnType, RowFunction};
 use super::str_to_date;
 use super::strings::Strings;
+use super::units::{self, Amount};
 use super::value::Value;
 
 const ONE: Arity = Arity(1, 1);
@@ -87,6 +88,31 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     RowFunction::new("mysql_to_days", ONE, ReturnType::Integer, |v| {
         part(v, |m| m.days() + DAYS_BEFORE_EPOCH)
     }),
+    RowFunction::new("mysql_to_seconds", ONE, ReturnType::Integer, |v| {
+        part(v, |m| {
+            let since_epoch = m.to_micros().div_euclid(MICROS_OF_SECOND);
+            since_epoch + DAYS_BEFORE_EPOCH * (MICROS_OF_DAY / MICROS_OF_SECOND)
+        })
+    }),
+    RowFunction::new(
+        "mysql_period_add",
+        TWO,
+        ReturnType::Integer,
+        units::period_add,
+    ),
+    RowFunction::new(
+        "mysql_period_diff",
+        TWO,
+        ReturnType::Integer,
+        units::period_diff,
+    ),
+    // Of a unit that is made of several.
+    RowFunction::new(
+        "mysql_extract_parts",
+        TWO,
+        ReturnType::Integer,
+        units::extracted,
+    ),
     RowFunction::new("mysql_from_days", ONE, ReturnType::Date, |v| {
         date(v[0].integer() - i128::from(DAYS_BEFORE_EPOCH))
     }),
@@ -339,25 +365,6 @@ fn time(micros: i128) -> Result<Value, String> {
     Ok(time_in_range(micros).map_or(Value::Null, Value::Time))
 }
 
-/// Units of time that are months, and how many.
-const MONTHS_OF: [(&str, i64); 3] = [("month", 1), ("quarter", 3), ("year", 12)];
-/// Units of time that always have the same length, in microseconds.
-const MICROS_OF: [(&str, i64); 6] = [
-    ("microsecond", 1),
-    ("second", MICROS_OF_SECOND),
-    ("minute", 60 * MICROS_OF_SECOND),
-    ("hour", 3600 * MICROS_OF_SECOND),
-    ("day", MICROS_OF_DAY),
-    ("week", 7 * MICROS_OF_DAY),
-];
-
-fn size_of_unit(units: &[(&str, i64)], unit: &str) -> Option<i64> {
-    units
-        .iter()
-        .find(|(name, _)| *name == unit)
-        .map(|(_, size)| *size)
-}
-
 /// Where a text that is moved has its time of day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TimeOfDay {
@@ -380,7 +387,7 @@ fn moved(v: &[Value], time_of_day: TimeOfDay) -> Result<Value, String> {
         (Value::Date(_), TimeOfDay::AsGiven) => Value::Date(days),
         (Value::Date(_) | Value::Time(_), _) => moved,
         (given, TimeOfDay::AsGiven) if !has_time_of_day(given) => Value::Text(date_text(days)),
-        _ if v[2].text() == "microsecond" => {
+        _ if v[2].text().ends_with("microsecond") => {
             let moment = Moment::of_micros(micros);
             let seconds = Moment {
                 micros: 0,
@@ -395,26 +402,22 @@ fn moved(v: &[Value], time_of_day: TimeOfDay) -> Result<Value, String> {
 /// A span that is moved: it has no months. What is longer than a span may be is NULL.
 fn moved_span(micros: i64, v: &[Value]) -> Result<Value, String> {
     let unit = v[2].text();
-    let Some(size) = size_of_unit(&MICROS_OF, &unit) else {
-        return Err(match size_of_unit(&MONTHS_OF, &unit) {
-            Some(_) => format!("a TIME is not supported beside INTERVAL n {unit}: it has no date"),
-            None => unknown_unit(&unit),
-        });
+    let by = match units::amount(&v[1], &unit)? {
+        Some(Amount::Micros(by)) => by,
+        Some(Amount::Months(_)) => {
+            let unit = unit.trim_start_matches('-');
+            return Err(format!(
+                "a TIME is not supported beside INTERVAL n {unit}: it has no date"
+            ));
+        }
+        None => return Ok(Value::Null),
     };
-    let sum = i128::from(micros).saturating_add(amount_of(&v[1], &unit, size));
+    let sum = i128::from(micros).saturating_add(by);
     let longest = Clock::of_sum(sum).to_micros();
     Ok(match sum == i128::from(longest) {
         true => Value::TimeOfDay(longest),
         false => Value::Null,
     })
-}
-
-/// Microseconds of so many units of this size.
-fn amount_of(number: &Value, unit: &str, size: i64) -> i128 {
-    match unit {
-        "second" => (number.double() * size as f64).round() as i128,
-        _ => number.integer().saturating_mul(size.into()),
-    }
 }
 
 /// Microseconds of the last of so many digits of a second; `None` if there are more than six.
@@ -430,7 +433,7 @@ pub(super) fn too_precise(function: &str, digits: i128) -> String {
 
 /// Functions of dates, which a time of day alone does not have.
 pub(super) fn takes_dates(function: &str) -> bool {
-    const OF_DATES: [&str; 24] = [
+    const OF_DATES: [&str; 25] = [
         "mysql_year",
         "mysql_month",
         "mysql_day",
@@ -443,6 +446,7 @@ pub(super) fn takes_dates(function: &str) -> bool {
         "mysql_dayname",
         "mysql_monthname",
         "mysql_to_days",
+        "mysql_to_seconds",
         "mysql_last_day",
         "mysql_date",
         "mysql_timestamp",
@@ -467,28 +471,20 @@ fn has_time_of_day(given: &Value) -> bool {
     }
 }
 
-fn unknown_unit(unit: &str) -> String {
-    format!(
-        "there is no unit of time {unit}: units are MICROSECOND, SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, YEAR"
-    )
-}
-
 fn date_add(v: &[Value]) -> Result<Value, String> {
     let Some(moment) = v[0].moment() else {
         return Ok(Value::Null);
     };
-    let unit = v[2].text();
-    if let Some(months) = size_of_unit(&MONTHS_OF, &unit) {
-        // More than all months there are is as good as any number of them.
-        let most = i128::from(12 * (LAST_YEAR + 1));
-        let months = (i128::from(months) * v[1].integer()).clamp(-most, most);
-        return time(moment.plus_months(months as i64).to_micros().into());
+    match units::amount(&v[1], &v[2].text())? {
+        None => Ok(Value::Null),
+        Some(Amount::Months(months)) => {
+            // More than all months there are is as good as any number of them.
+            let most = i128::from(12 * (LAST_YEAR + 1));
+            let months = months.clamp(-most, most);
+            time(moment.plus_months(months as i64).to_micros().into())
+        }
+        Some(Amount::Micros(micros)) => time(micros.saturating_add(moment.to_micros().into())),
     }
-    let Some(micros) = size_of_unit(&MICROS_OF, &unit) else {
-        return Err(unknown_unit(&unit));
-    };
-    let amount = amount_of(&v[1], &unit, micros);
-    time(amount.saturating_add(moment.to_micros().into()))
 }
 
 /// How many whole units lie between two times.
@@ -497,13 +493,13 @@ fn timestampdiff(v: &[Value]) -> Result<Value, String> {
     let (Some(from), Some(to)) = (v[1].moment(), v[2].moment()) else {
         return Ok(Value::Null);
     };
-    if let Some(micros) = size_of_unit(&MICROS_OF, &unit) {
+    if let Some(micros) = units::micros_of_unit(&unit) {
         return Ok(Value::Integer(
             ((to.to_micros() - from.to_micros()) / micros).into(),
         ));
     }
-    let Some(size) = size_of_unit(&MONTHS_OF, &unit) else {
-        return Err(unknown_unit(&unit));
+    let Some(size) = units::months_of_unit(&unit) else {
+        return Err(units::unknown_unit(&unit));
     };
     let (early, late, sign) = if from.to_micros() <= to.to_micros() {
         (from, to, 1)
@@ -524,6 +520,6 @@ mod tests {
     #[test]
     fn a_day_is_as_long_as_its_seconds() {
         assert_eq!(MICROS_OF_DAY, 86_400 * MICROS_OF_SECOND);
-        assert_eq!(size_of_unit(&MICROS_OF, "day"), Some(MICROS_OF_DAY));
+        assert_eq!(units::micros_of_unit("day"), Some(MICROS_OF_DAY));
     }
 }

@@ -7,20 +7,17 @@
 //! Hints about how to run a statement (index hints, `STRAIGHT_JOIN`, optimizer comments) and locks (tables never change) cannot
 //! change a result in MySQL's dialect, and are accepted there.
 
+mod expressions;
+
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Array, CeilFloorKind, Cte, DateTimeField, Expr, Function, FunctionArg, FunctionArgumentList,
-    FunctionArguments, GroupByExpr, GroupByWithModifier, Interval, Join, JoinOperator, LimitClause,
-    LockClause, Query, Select, SelectFlavor, SelectModifiers, SetExpr, Spanned, Statement,
-    TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, TableVersion, TableWithJoins,
-    Value, ValueWithSpan, Visitor, With,
+    Cte, Expr, FunctionArg, GroupByExpr, GroupByWithModifier, Join, JoinOperator, LimitClause,
+    LockClause, Query, Select, SelectFlavor, SelectModifiers, SetExpr, Statement, TableAlias,
+    TableAliasColumnDef, TableFactor, TableFunctionArgs, TableVersion, TableWithJoins,
+    ValueWithSpan, Visitor, With,
 };
 
-use crate::fold::Places;
-use crate::functions::{arguments, is_scalar};
-use crate::mistakes::BRACKETS;
-use crate::mysql;
 use crate::visiting::visit;
 use crate::{Dialect, ErrorCode, SqlError};
 
@@ -447,151 +444,6 @@ impl Checker<'_> {
         };
         self.absent(settings.is_some(), "SETTINGS", "leave it out")
     }
-
-    fn expr(&self, expr: &Expr) -> CheckResult {
-        match expr {
-            Expr::Function(function) => {
-                arguments::check(self.dialect, self.sql, function)?;
-                self.function(function)
-            }
-            Expr::Substring {
-                substring_from: None,
-                shorthand,
-                ..
-            } => {
-                let name = if *shorthand { "SUBSTR" } else { "SUBSTRING" };
-                Err(arguments::wrong_number(self.sql, name, (2, 3), 1))
-            }
-            Expr::Cast { format, array, .. } => self.absent(
-                format.is_some() || *array,
-                "CAST with FORMAT or ARRAY",
-                "cast to a plain type",
-            ),
-            Expr::Convert {
-                is_try,
-                expr: _,
-                data_type: _,
-                // All text is UTF-8.
-                charset: _,
-                target_before_value: _,
-                styles,
-            } => self.absent(
-                *is_try || !styles.is_empty(),
-                "CONVERT with a style",
-                "use CONVERT(value, type)",
-            ),
-            Expr::Trim {
-                trim_characters, ..
-            } => {
-                let words = "TRIM with a list of characters";
-                self.absent(
-                    trim_characters.is_some(),
-                    words,
-                    "use TRIM(BOTH 'x' FROM text)",
-                )
-            }
-            Expr::Ceil { field, .. } | Expr::Floor { field, .. } => {
-                let is_plain = matches!(
-                    field,
-                    CeilFloorKind::DateTimeField(DateTimeField::NoDateTime)
-                );
-                self.absent(
-                    !is_plain,
-                    "TO or digits in CEIL and FLOOR",
-                    "they take one number",
-                )
-            }
-            Expr::Interval(interval) => self.interval(interval),
-            Expr::Collate { collation, .. } => {
-                let name = collation.to_string().to_ascii_lowercase();
-                let is_bytewise = name.ends_with("_bin") || name == "binary";
-                let words = format!("COLLATE {name}");
-                self.absent(
-                    !is_bytewise,
-                    &words,
-                    "texts are compared byte by byte; compare LOWER(text) to disregard case",
-                )
-            }
-            Expr::Array(array) if !array.named => {
-                let error = SqlError::new(BRACKETS).with_code(ErrorCode::SYNTAX);
-                Err(error.pointing_at(self.sql, self.bracket_of(array), 1))
-            }
-            Expr::Like { .. } | Expr::ILike { .. } => {
-                let (is_any, is_long) = mysql::unusual_pattern(expr);
-                self.absent(is_any, "LIKE ANY", "join several LIKE with OR")?;
-                let instead = "an escape is one character; without ESCAPE it is the backslash";
-                self.absent(is_long, "ESCAPE of several characters", instead)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// The byte of the bracket with which a list begins.
-    fn bracket_of(&self, array: &Array) -> Option<usize> {
-        let first = array.elem.first()?.span().start;
-        self.sql[..Places::new(self.sql).byte(first)].rfind('[')
-    }
-
-    /// A number is one that there is.
-    fn value(&self, value: &Value) -> CheckResult {
-        match value {
-            Value::Number(digits, _) if digits.parse::<f64>().is_ok_and(f64::is_infinite) => {
-                let sentence =
-                    format!("the number {digits} is beyond the largest double, 1.79e308");
-                let error = SqlError::about(self.sql, &digits.to_ascii_lowercase(), sentence);
-                Err(error.with_code(ErrorCode::ILLEGAL_NUMBER))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn interval(&self, interval: &Interval) -> CheckResult {
-        let Interval {
-            value: _,
-            leading_field: _,
-            leading_precision,
-            last_field,
-            fractional_seconds_precision,
-        } = interval;
-        let more = leading_precision.is_some() || last_field.is_some();
-        let more = more || fractional_seconds_precision.is_some();
-        self.absent(
-            more,
-            "INTERVAL of several units",
-            "add intervals of one unit each",
-        )
-    }
-
-    fn function(&self, function: &Function) -> CheckResult {
-        let Function {
-            name,
-            uses_odbc_syntax: _,
-            parameters,
-            args,
-            filter,
-            null_treatment,
-            over,
-            within_group,
-        } = function;
-        let has_parameters = !matches!(parameters, FunctionArguments::None);
-        let name = name.to_string();
-        let words = format!("{name} with two lists of arguments");
-        self.absent(has_parameters, &words, "give the arguments in one list")?;
-        let mut is_of_rows = filter.is_some() || null_treatment.is_some() || over.is_some();
-        is_of_rows |= !within_group.is_empty();
-        if let FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment,
-            // The planner takes named arguments, or rejects them.
-            args: _,
-            clauses,
-        }) = args
-        {
-            is_of_rows |= duplicate_treatment.is_some() || !clauses.is_empty();
-        }
-        let words = format!("{name} with DISTINCT, ORDER BY, FILTER, OVER or the like");
-        let instead = "that is for aggregates and window functions, and this is none";
-        self.absent(is_of_rows && is_scalar(&name), &words, instead)
-    }
 }
 
 #[cfg(test)]
@@ -627,6 +479,20 @@ mod tests {
         ] {
             assert!(rejected(Dialect::MySql, sql).is_some(), "{sql}");
         }
+        // It matched nothing, whatever the pattern.
+        for dialect in Dialect::ALL {
+            let said = rejected(dialect, "SELECT 1 FROM t WHERE a SIMILAR TO '(a|b)%'");
+            let said = said.unwrap_or_default();
+            assert!(
+                said.starts_with(
+                    "SIMILAR TO is read and not supported: use LIKE, or a regular expression"
+                ),
+                "{said}"
+            );
+        }
+        let sql = "SELECT 1 FROM t WHERE a REGEXP 'b'";
+        assert_eq!(rejected(Dialect::MySql, sql), None);
+        assert!(rejected(Dialect::Adql, sql).is_some_and(|it| it.contains("REGEXP_LIKE(")));
         let sql = "SELECT ivo_string_agg(DISTINCT a, ',') FROM t";
         assert_eq!(rejected(Dialect::Adql, sql), None);
         let sql = "SELECT abs(a) FILTER (WHERE a > 1) FROM t";

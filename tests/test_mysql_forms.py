@@ -1,0 +1,228 @@
+"""Forms and functions of MySQL's that MariaDB has alike: what each gives was found there, but for what the tests say of MySQL 8."""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Iterator
+
+import pymysql
+import pymysql.converters
+import pytest
+
+from meridian_cli import Meridian
+from test_users import Site, site_of_ann_and_bob
+
+# Of values that are received none is made anything but a text.
+AS_TEXTS = dict(pymysql.converters.encoders)
+NUMBERS = "WITH RECURSIVE n AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM n{}) SELECT COUNT(*) FROM n"
+
+
+@pytest.fixture(scope="module")
+def site(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with site_of_ann_and_bob(meridian, tmp_path_factory.mktemp("forms"), 60) as site:
+        yield site
+
+
+@pytest.fixture
+def ann(site: Site) -> Iterator[pymysql.connections.Connection]:
+    with site.connect("ann", conv=AS_TEXTS) as connection:
+        yield connection
+
+
+def rows(connection: pymysql.connections.Connection, statement: str) -> list[tuple[object, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        return list(cursor.fetchall())
+
+
+def row(connection: pymysql.connections.Connection, statement: str) -> tuple[object, ...]:
+    (only,) = rows(connection, statement)
+    return only
+
+
+def number(connection: pymysql.connections.Connection, statement: str) -> int:
+    """MySQL's number of the error."""
+    with pytest.raises(pymysql.err.MySQLError) as rejected:
+        rows(connection, statement)
+    return int(rejected.value.args[0])
+
+
+def warnings(connection: pymysql.connections.Connection) -> list[str]:
+    return [str(code) for _, code, _ in rows(connection, "SHOW WARNINGS")]
+
+
+VALUES = [
+    # Constants with a point are exact: their halves are rounded away from zero where an integer is taken.
+    ("FORMAT(2.5, 0), FORMAT(-2.5, 0), FORMAT(2.5e0, 0), FORMAT(1.115e0, 2)", ("3", "-3", "2", "1.12")),
+    ("2.5 << 1, 2.5 & 7, 3.5 | 0, 2.5 ^ 0, ~2.5, 7 >> 1.5", ("6", "3", "4", "3", "18446744073709551612", "1")),
+    ("LEFT('abcd', 2.5), LEFT('abcd', 2.5e0), RIGHT('abcd', 2.5), REPEAT('x', 2.5), LPAD('a', 2.5, 'b')", ("abc", "ab", "bcd", "xxx", "bba")),
+    ("SUBSTRING('abcdef', 1.5, 2.5), SUBSTRING('abcdef' FROM 2.5), INSERT('abcdef', 1.5, 1.5, 'X'), SPACE(2.5)", ("bcd", "cdef", "aXdef", "   ")),
+    ("LOCATE('a', 'banana', 2.5), SUBSTRING_INDEX('a.b.c.d', '.', 1.5), ELT(1.5, 'a', 'b'), CHAR(64.5)", ("4", "a.b", "b", "A")),
+    ("ROUND(1.2345e0, 1.5), TRUNCATE(1.2345e0, 1.5), CAST(2.5 AS UNSIGNED), BIT_COUNT(2.5)", ("1.23", "1.23", "3", "2")),
+    ("HEX(2.5), BIN(2.5), BIN(3.5e0), OCT(9.5), CONV(2.5, 10, 2)", ("3", "10", "11", "11", "10")),
+    ("MAKEDATE(2010, 1.5), FROM_DAYS(730000.5), WEEK('2008-02-20', 0.5), PERIOD_ADD(200801, 1.5)", ("2010-01-02", "1998-09-04", "8", "200803")),
+    (
+        "TIMESTAMP '2010-06-15 01:02:03' + INTERVAL 2.5 MINUTE, TIMESTAMP '2010-06-15 01:02:03' - INTERVAL 2.5 MINUTE, DATE '2010-06-15' + INTERVAL 1.5 DAY,"
+        " ADDDATE('2010-06-15', 1.5)",
+        ("2010-06-15 01:05:03", "2010-06-15 00:59:03", "2010-06-17", "2010-06-17"),
+    ),
+    ("TIMESTAMP '2010-06-15 01:02:03' + INTERVAL 2.5 SECOND = '2010-06-15 01:02:05.5'", ("1",)),
+    # BINARY is of what stands next to it.
+    ("BINARY 'a' = 'A', BINARY 'a' = 'a', 'a' = BINARY 'A', BINARY 1 + 1, BINARY 'b' IN ('a', 'b'), HEX(BINARY 'a')", ("0", "1", "0", "2", "1", "61")),
+    # A letter has one letter of the other case.
+    ("UPPER('straße ŉ ﬁ'), LOWER('İΣ'), UPPER('ᾳ')", ("STRAßE ŉ ﬁ", "iσ", "ᾼ")),
+    ("SHA1('abc'), SHA('abc') = SHA1('abc')", ("a9993e364706816aba3e25717850c26c9cd0d89d", "1")),
+    ("SHA2('abc', 224), SHA2('abc', 1)", ("23097d223405d8228642a477bda255b32aadbce4bda0b3f7e36c9da7", None)),
+    ("SHA2('abc', 0) = SHA2('abc', 256), LENGTH(SHA2('abc', 384)), LENGTH(SHA2('abc', 512)), SHA2(NULL, 256)", ("1", "96", "128", None)),
+    ("TO_BASE64('abc'), LENGTH(TO_BASE64(REPEAT('x', 60))), FROM_BASE64('YW Jj'), FROM_BASE64('YWI')", ("YWJj", "81", "abc", None)),
+    ("QUOTE('Don''t'), QUOTE(NULL), QUOTE(5)", ("'Don\\'t'", "NULL", "'5'")),
+    ("SOUNDEX('Quadratically'), SOUNDEX('Ashcraft'), SOUNDEX('Éa'), SOUNDEX('12')", ("Q36324", "A2613", "É000", "")),
+    ("MAKE_SET(1 | 4, 'hello', 'nice', NULL, 'world'), MAKE_SET(2.5, 'a', 'b'), MAKE_SET(NULL, 'a')", ("hello", "a,b", None)),
+    ("EXPORT_SET(5, 'Y', 'N', ',', 4), EXPORT_SET(6, '1', '0', '', 3), LENGTH(EXPORT_SET(6, '1', '0'))", ("Y,N,Y,N", "011", "127")),
+    ("INET_ATON('10.0.5.9'), INET_ATON('127.1'), INET_ATON('256.1'), INET_NTOA(167773449), INET_NTOA(-1)", ("167773449", "2130706433", None, "10.0.5.9", None)),
+    ("PERIOD_ADD(9912, 1), PERIOD_DIFF(200802, 200703)", ("200001", "11")),
+    ("WEEKOFYEAR('2010-01-03'), TO_SECONDS('2009-11-29 13:43:32'), TO_SECONDS(950501), TO_SECONDS('x')", ("53", "63426721412", "62966505600", None)),
+    ("LENGTH(UUID()), UUID() = UUID()", ("36", "0")),
+    # Units that are made of several.
+    ("EXTRACT(YEAR_MONTH FROM '1999-12-31'), EXTRACT(DAY_MINUTE FROM '2019-07-02 01:02:03')", ("199912", "20102")),
+    ("EXTRACT(DAY_MICROSECOND FROM TIMESTAMP '2019-07-02 01:02:03.5'), EXTRACT(HOUR_MINUTE FROM '-11:07:15')", ("2010203500000", "-1107")),
+    (
+        "TIMESTAMP '2010-06-15 01:02:03' + INTERVAL '1:30' HOUR_MINUTE, TIMESTAMP '2010-06-15 01:02:03' - INTERVAL '1:30' HOUR_MINUTE,"
+        " TIMESTAMP '2010-06-15 01:02:03' + INTERVAL 1.30 HOUR_MINUTE, TIMESTAMP '2010-06-15 01:02:03' + INTERVAL '1:2:3' HOUR_MINUTE",
+        ("2010-06-15 02:32:03", "2010-06-14 23:32:03", "2010-06-15 02:32:03", None),
+    ),
+    (
+        "DATE '2010-06-15' + INTERVAL '1-2' YEAR_MONTH, '2010-06-15' + INTERVAL '1 1' DAY_HOUR, DATE_SUB('2010-06-15', INTERVAL '1-2' YEAR_MONTH)",
+        ("2011-08-15", "2010-06-16 01:00:00", "2009-04-15"),
+    ),
+    ("TIME '11:07:15' + INTERVAL '1:30' HOUR_MINUTE", ("12:37:15",)),
+    ("(1, 2) = (SELECT 1, 2), (1, 2) = (SELECT 1, 3), (1, 2) <> (SELECT 1, 3), (SELECT 1, 2) = (1, 2)", ("1", "0", "1", "1")),
+    ("(1, NULL) = (SELECT 1, 2), (1, 2) = (SELECT id, 2 FROM sky.Band WHERE id < 0)", (None, None)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("expressions", "expected"), VALUES, ids=[expressions[:50] for expressions, _ in VALUES])
+def test_values(ann: pymysql.connections.Connection, expressions: str, expected: tuple[object, ...]) -> None:
+    found = row(ann, f"SELECT {expressions}")
+    assert tuple(it.decode() if isinstance(it, bytes) else it for it in found) == expected
+
+
+def test_integers_are_taken_of_columns_as_of_constants(ann: pymysql.connections.Connection) -> None:
+    assert rows(ann, "SELECT LEFT(name, id + 0.5) FROM sky.Band WHERE id = 2") == [("ba",)], "a sum with a point is a double here"
+    assert rows(ann, "SELECT LEFT(name, CAST(id + 0.5 AS DECIMAL(3, 1))) FROM sky.Band WHERE id = 2") == [("ban",)]
+    assert rows(ann, "SELECT id FROM sky.Band ORDER BY BINARY name DESC LIMIT 1") == [("4",)]
+
+
+def test_a_row_is_compared_with_that_of_a_subquery(ann: pymysql.connections.Connection) -> None:
+    """It was an error that told to write IN."""
+    of_last = "SELECT id FROM sky.Band WHERE (id, name) = (SELECT id, name FROM sky.Band ORDER BY id DESC LIMIT 1)"
+    assert rows(ann, of_last) == [("4",)]
+    correlated = "SELECT id FROM sky.Band b WHERE (b.id, b.name) = (SELECT c.id, c.name FROM sky.Band c WHERE c.id = b.id) AND b.id < 2 ORDER BY id"
+    assert rows(ann, correlated) == [("0",), ("1",)]
+    assert number(ann, "SELECT id FROM sky.Band WHERE (id, name) = (SELECT id, name FROM sky.Band)") == 1242
+    assert number(ann, "SELECT (1, 2) = (SELECT 1, 2, 3)") == 1241
+    assert number(ann, "SELECT (1, 2) < (SELECT 1, 2)") == 1235
+
+
+def test_a_recursion_ends(ann: pymysql.connections.Connection) -> None:
+    """Without a condition it ran until somebody killed it."""
+    assert row(ann, NUMBERS.format(" WHERE x < 1000")) == ("1000",)
+    for condition in ("", " WHERE x < 1001"):
+        assert number(ann, NUMBERS.format(condition)) == 3636
+    rows(ann, "SET cte_max_recursion_depth = 2000")
+    assert row(ann, NUMBERS.format(" WHERE x < 2000")) == ("2000",)
+    assert number(ann, NUMBERS.format(" WHERE x < 2001")) == 3636
+    rows(ann, "SET cte_max_recursion_depth = 3")
+    assert number(ann, NUMBERS.format(" WHERE x < 4")) == 3636
+    rows(ann, "SET cte_max_recursion_depth = DEFAULT")
+    # A plan that is kept counts anew each time.
+    for _ in range(4):
+        assert row(ann, NUMBERS.format(" WHERE x < 900")) == ("900",)
+
+
+def test_a_recursive_table_has_the_types_of_its_first_select(ann: pymysql.connections.Connection) -> None:
+    """What became an integer was cut off, so that this one never ended."""
+    halves = "WITH RECURSIVE n AS (SELECT 1 AS x UNION ALL SELECT x + 0.5 FROM n WHERE x < 5) SELECT x FROM n ORDER BY x"
+    assert [x for (x,) in rows(ann, halves)] == ["1", "2", "3", "4", "5"]
+    exact = "WITH RECURSIVE n AS (SELECT CAST(1 AS DECIMAL(4, 1)) AS x UNION ALL SELECT x + 0.5 FROM n WHERE x < 3) SELECT x FROM n ORDER BY x"
+    assert [decimal.Decimal(str(x)) for (x,) in rows(ann, exact)] == [decimal.Decimal(it) / 2 for it in range(2, 7)]
+
+
+def test_a_recursion_takes_a_limit(ann: pymysql.connections.Connection) -> None:
+    """MySQL 8 has it since 8.0.19. It was left out without a word."""
+    assert sorted(rows(ann, "WITH RECURSIVE n AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM n LIMIT 5) SELECT x FROM n")) == [(str(n),) for n in range(1, 6)]
+    assert row(ann, "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 100 LIMIT 3) SELECT SUM(x) FROM n") == ("6",)
+
+
+def test_group_concat_is_cut_where_the_connection_says_so(ann: pymysql.connections.Connection) -> None:
+    """The variable could be set and changed nothing. By default nothing is cut, which MySQL does at 1,024 bytes."""
+    whole = "band 0,band 1,band 2,band 3,band 4"
+    statement = "SELECT GROUP_CONCAT(name ORDER BY id) FROM sky.Band"
+    assert row(ann, statement) == (whole,)
+    assert row(ann, "SELECT LENGTH(GROUP_CONCAT(REPEAT('x', 3000))) FROM sky.Band") == ("15004",)
+    rows(ann, "SET group_concat_max_len = 10")
+    assert row(ann, statement) == (whole[:10],)
+    assert warnings(ann) == ["1260"]
+    assert row(ann, "SELECT GROUP_CONCAT(DISTINCT name ORDER BY id DESC) FROM sky.Band") == ("band 4,ban",)
+    assert rows(ann, "SELECT GROUP_CONCAT('ééé', id) FROM sky.Band GROUP BY id HAVING id = 1") == [("ééé1",)]
+    rows(ann, "SET group_concat_max_len = 4")
+    assert rows(ann, "SELECT GROUP_CONCAT('aéé') FROM sky.Band WHERE id = 1") == [("aé",)], "no letter is cut"
+    rows(ann, "SET group_concat_max_len = DEFAULT")
+    assert row(ann, statement) == (whole,)
+    assert warnings(ann) == []
+
+
+def test_locks_are_accepted(ann: pymysql.connections.Connection) -> None:
+    for lock in ("LOCK IN SHARE MODE", "FOR SHARE", "FOR UPDATE", "FOR UPDATE SKIP LOCKED", "for update nowait"):
+        assert rows(ann, f"SELECT name FROM sky.Band WHERE id = 1 {lock}") == [("band 1",)], lock
+
+
+def test_a_row_goes_into_variables(ann: pymysql.connections.Connection) -> None:
+    """SELECT ... INTO @x could not be read."""
+    with ann.cursor() as cursor:
+        assert cursor.execute("SELECT id, name INTO @id, @name FROM sky.Band WHERE id = 3") == 1
+    assert row(ann, "SELECT @id, @name, @id + 1") == ("3", "band 3", "4")
+    with ann.cursor() as cursor:
+        assert cursor.execute("SELECT id FROM sky.Band WHERE id = 99 INTO @id") == 0
+    assert warnings(ann) == ["1329"]
+    assert row(ann, "SELECT @id") == ("3",), "it keeps what it has"
+    assert number(ann, "SELECT id INTO @id FROM sky.Band") == 1172
+    assert number(ann, "SELECT id, name INTO @id FROM sky.Band WHERE id = 1") == 1222
+    assert number(ann, "SELECT nothing INTO @id FROM sky.Band") == 1054
+    assert row(ann, "SELECT @id, 'into @id'") == ("3", "into @id")
+    rows(ann, "WITH last AS (SELECT MAX(id) AS id FROM sky.Band) SELECT id FROM last INTO @id")
+    assert row(ann, "SELECT @id") == ("4",)
+
+
+def test_tables_are_declared_like_others(ann: pymysql.connections.Connection) -> None:
+    """CREATE TABLE ... LIKE could not be read."""
+    rows(ann, "CREATE TABLE ann.first (id INT NOT NULL, name VARCHAR(9) DEFAULT 'new', d DECIMAL(8, 3))")
+    rows(ann, "INSERT INTO ann.first (id) VALUES (1)")
+    rows(ann, "CREATE TABLE ann.second LIKE ann.first")
+    rows(ann, "CREATE TABLE IF NOT EXISTS ann.second (LIKE ann.first)")
+    assert row(ann, "SELECT COUNT(*) FROM ann.second") == ("0",)
+    first, second = (rows(ann, f"SHOW COLUMNS FROM ann.{name}") for name in ("first", "second"))
+    assert first == second
+    rows(ann, "INSERT INTO ann.second (id) VALUES (7)")
+    assert row(ann, "SELECT id, name FROM ann.second") == ("7", "new")
+    rows(ann, "CREATE TABLE ann.third LIKE sky.Band")
+    assert [column[0] for column in rows(ann, "SHOW COLUMNS FROM ann.third")] == ["id", "name"]
+    for statement, code in [
+        ("CREATE TABLE ann.second LIKE ann.first", 1050),
+        ("CREATE TABLE ann.fourth LIKE ann.nothing", 1146),
+        ("CREATE TABLE ann.fourth (id INT) AS SELECT 1 AS id", 1235),
+        ("CREATE TABLE ann.fourth (id INT NOT NULL DEFAULT NULL)", 1067),
+    ]:
+        assert number(ann, statement) == code, statement
+    rows(ann, "DROP TABLE ann.first, ann.second, ann.third")
+
+
+def test_a_wildcard_needs_a_table(ann: pymysql.connections.Connection) -> None:
+    assert number(ann, "SELECT *") == 1096
+    assert number(ann, "SELECT * FROM DUAL") == 1096
+    assert row(ann, "SELECT 1 FROM DUAL") == ("1",)
+
+
+def test_tables_that_clients_look_at_are_there(ann: pymysql.connections.Connection) -> None:
+    for table in ("PLUGINS", "EVENTS", "TRIGGERS", "ROUTINES", "PARTITIONS"):
+        assert rows(ann, f"SELECT * FROM information_schema.{table}") == []
