@@ -88,6 +88,10 @@ MISTAKES = [
     Mistake("LIMIT with a word", "SELECT ra FROM Object LIMIT ten", 1064, "ten", ("LIMIT 10",)),
     Mistake("LIMIT with a text", "SELECT ra FROM Object LIMIT '10'", 1064, "LIMIT", ("without quotes", "LIMIT 10")),
     Mistake("negative LIMIT", "SELECT ra FROM Object LIMIT -1", 1064, "LIMIT", ("not negative",)),
+    Mistake("negative OFFSET", "SELECT ra FROM Object LIMIT 1 OFFSET -1", 1064, "OFFSET", ("not negative",)),
+    Mistake("window function without a window", "SELECT RANK() FROM Object", 1305, "RANK", ("OVER stands behind it",)),
+    Mistake("window function as a condition", "SELECT ra FROM Object WHERE ROW_NUMBER() OVER () = 1", 1235, "OVER", ("subquery of the FROM",)),
+    Mistake("pattern of SQL's standard", "SELECT ra FROM Object WHERE class SIMILAR TO 's%'", 1235, "SIMILAR", ("use LIKE",)),
     Mistake("comma too many", "SELECT ra, FROM Object", 1064, "F", ("comma too many before FROM",)),
     Mistake("statement that ends too early", "SELECT ra FROM Object WHERE", 1064, None, ("ends too early", "an expression is missing")),
     Mistake("misspelled SELECT", "SELEC ra FROM Object", 1064, "S", ("did you mean SELECT for SELEC?",)),
@@ -176,6 +180,17 @@ def test_mistakes_are_told_the_same_by_tap(server: Server, mistake: Mistake) -> 
     if mistake.at is not None:
         # ADQL's words end sooner: its names begin with a letter of the alphabet, so that `10h42m` is a number and a name.
         assert pointed_at(said) in (mistake.at, mistake.at[:1], mistake.at.lstrip("0123456789")[:1]), said
+
+
+@pytest.mark.parametrize("expression", ["ABS('a')", "LOWER(5)", "SUBSTR(5)", "SUM(class)", "ra + class", "CAST(class AS foo)"])
+def test_mistakes_of_users_are_none_of_the_server(server: Server, expression: str) -> None:
+    """Some are what the engine calls internal errors: they were written into the log as mistakes of the server's own."""
+    statement = f"SELECT {expression} FROM sky.Object"
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(server.url("/tap/sync", LANG="ADQL", QUERY=statement), timeout=30).close()
+    response = caught.value.read().decode()
+    assert caught.value.code == 400 and "mistake of its own" not in response, response
+    assert "mistake of its own" not in server.log
 
 
 def test_there_are_enough_of_them() -> None:

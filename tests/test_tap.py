@@ -591,6 +591,11 @@ def test_a_job_is_changed_and_aborted(server: Server) -> None:
     assert text_of(server, f"{job}/executionduration") == "7"
     execute(server, f"{job}/destruction", {"DESTRUCTION": "2100-01-01T00:00:00Z"})
     assert text_of(server, f"{job}/destruction") < "2100"
+    execute(server, f"{job}/destruction", {"DESTRUCTION": "3000-01-01"})
+    assert text_of(server, f"{job}/destruction") < "2100"
+    for wrong in ["soon", -1, 1.5]:
+        refused = execute(server, f"{job}/executionduration", {"EXECUTIONDURATION": wrong})
+        assert refused.status == 400 and f"EXECUTIONDURATION is {wrong}: it is a whole number of seconds" in error_of(refused)
     parameters = ElementTree.fromstring(execute(server, f"{job}/parameters").text)
     assert {one.get("id"): one.text for one in parameters} == {"LANG": "ADQL", "QUERY": "SELECT 2 AS two"}
     assert text_of(server, f"{job}/owner") == "http"

@@ -105,25 +105,30 @@ impl EngineError {
                     },
                     _ if cause.is::<IngestError>() => Self::from_file(cause.as_ref()),
                     _ => {
-                        let told = DataFusionError::Execution(cause.to_string());
-                        log_own_mistake(&told);
-                        SqlError::from_datafusion("", &told, &[], &str::to_owned).into()
+                        let error = DataFusionError::Execution(cause.to_string());
+                        let told = SqlError::from_datafusion("", &error, &[], &str::to_owned);
+                        log_own_mistake(&error, &told);
+                        told.into()
                     }
                 },
             },
             other => {
-                log_own_mistake(error);
-                SqlError::from_datafusion("", other, &[], &str::to_owned).into()
+                let told = SqlError::from_datafusion("", other, &[], &str::to_owned);
+                log_own_mistake(error, &told);
+                told.into()
             }
         }
     }
 }
 
-/// Writes into the log what users are not told: the engine's own words for a mistake of its own.
-pub(crate) fn log_own_mistake(error: &DataFusionError) {
-    let told = error.to_string();
-    if sql::is_own_mistake(&told) {
-        tracing::error!(mistake = told, "the engine made a mistake of its own");
+/// Writes into the log what users are not told: the engine's own words for a mistake of its own. What is told as a mistake of the
+/// statement's is none, whatever the engine takes it for.
+pub(crate) fn log_own_mistake(error: &DataFusionError, told: &SqlError) {
+    let words = error.to_string();
+    if told.code() != ErrorCode::INTERNAL {
+        tracing::debug!(words, "a statement failed");
+    } else if sql::is_own_mistake(&words) {
+        tracing::error!(mistake = words, "the engine made a mistake of its own");
     }
 }
 

@@ -105,6 +105,9 @@ fn not_in_any(sql: &str, name: &str, names: &[String]) -> SqlError {
             format!("LIMIT and OFFSET take numbers of rows, as in LIMIT 10, and {typed} is none");
         return SqlError::about(sql, name, sentence).with_code(ErrorCode::SYNTAX);
     }
+    if let Some(error) = misplaced_distinct(sql, name, before) {
+        return error;
+    }
     if let Some(error) = name_of_the_list(sql, name) {
         return error;
     }
@@ -120,6 +123,20 @@ fn not_in_any(sql: &str, name: &str, names: &[String]) -> SqlError {
     }
     let sentence = format!("there is no column {typed}; {hint}");
     SqlError::about(sql, name, sentence).with_code(ErrorCode::NO_COLUMN)
+}
+
+/// DISTINCT behind the TOP of a SELECT, where it is read as a name. `before` is what stands before it.
+fn misplaced_distinct(sql: &str, name: &str, before: &str) -> Option<SqlError> {
+    let mut words = before.split_whitespace().rev();
+    let number = words.next()?;
+    let is_number = number.bytes().all(|it| it.is_ascii_digit());
+    let is_behind_top = is_number && words.next()?.eq_ignore_ascii_case("top");
+    if !is_behind_top || !matches!(name, "distinct" | "all") {
+        return None;
+    }
+    let word = name.to_uppercase();
+    let sentence = format!("{word} stands before TOP: SELECT {word} TOP {number} ...");
+    Some(SqlError::about(sql, name, sentence).with_code(ErrorCode::SYNTAX))
 }
 
 /// A name that a SELECT gives to a column of its result, where it cannot be used.

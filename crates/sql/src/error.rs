@@ -1,6 +1,7 @@
 //! Messages for the person who typed the query: what is wrong, where, and what was probably meant.
 
 use std::fmt;
+use std::ops::Range;
 use std::time::Duration;
 
 use datafusion::common::{DataFusionError, SchemaError};
@@ -8,8 +9,10 @@ use datafusion::sql::sqlparser::tokenizer::Location;
 
 use crate::error_place::ErrorPlace;
 use crate::fold::{Places, fold_word};
+pub(crate) use crate::statement_text::{find_word, find_word_behind, typed};
 use crate::{
-    Dialect, ErrorCode, MatchFunction, column_mistakes, functions, mistakes, temporary_files,
+    Dialect, ErrorCode, MatchFunction, column_mistakes, functions, mistakes, planner_calls,
+    planner_mistakes, temporary_files,
 };
 
 /// A query that cannot be run, with the place of the mistake where it is known.
@@ -125,7 +128,21 @@ impl SqlError {
         if let Some(full) = temporary_files::full(error) {
             return full;
         }
-        match error.find_root() {
+        let told = Self::of_root(sql, error.find_root(), tables, declared);
+        match span_of(sql, error) {
+            Some(span) => told.within(sql, span),
+            None => told,
+        }
+    }
+
+    /// The same of an error without the places and contexts that it was given on its way.
+    fn of_root(
+        sql: &str,
+        root: &DataFusionError,
+        tables: &[(String, String)],
+        declared: &dyn Fn(&str) -> String,
+    ) -> Self {
+        match root {
             DataFusionError::SchemaError(schema_error, _) => {
                 Self::from_schema_error(sql, schema_error, declared)
             }
@@ -155,13 +172,26 @@ impl SqlError {
     /// A message of the engine's, with the code that its words are about.
     fn in_words(message: &str) -> Self {
         let sentence = plain_sentence(message);
-        let rephrased = rephrased(&sentence);
-        if rephrased.is_none() && is_own_mistake(message) {
+        if is_own_mistake(message) {
             return Self::new(OWN_MISTAKE).with_code(ErrorCode::INTERNAL);
         }
-        let sentence = rephrased.unwrap_or(sentence);
         let code = ErrorCode::of_message(&sentence);
-        Self::new(sentence).with_code(code)
+        Self::new(planner_mistakes::other(&sentence)).with_code(code)
+    }
+
+    /// The same mistake with its place in the part of a statement that the planner says it is in, if what it points at stands there.
+    fn within(self, sql: &str, span: Range<usize>) -> Self {
+        let Some(place) = &self.place else {
+            let width = sql[span.clone()].lines().next().unwrap_or_default();
+            return self.pointing_at(sql, Some(span.start), width.chars().count());
+        };
+        let (at, width) = (place.byte(), place.width());
+        if span.contains(&at) {
+            return self;
+        }
+        let shown: String = sql[at..].chars().take(width).collect();
+        let there = find_word(&sql[span.clone()], &shown);
+        self.pointing_at(sql, there.map(|it| span.start + it), width)
     }
 
     fn from_schema_error(
@@ -188,7 +218,10 @@ impl SqlError {
                 );
                 Self::about(sql, qualifier.table(), sentence).with_code(ErrorCode::TABLE_TWICE)
             }
-            other => Self::in_words(&other.to_string()),
+            other => {
+                let message = other.to_string();
+                mistakes::reworded(sql, &message).unwrap_or_else(|| Self::in_words(&message))
+            }
         }
     }
 
@@ -212,7 +245,9 @@ impl SqlError {
             _ => return Self::new(format!("the query cannot be read: {message}")),
         };
         let at = mistakes::place_of_found(sql, sentence, Places::new(sql).byte(location));
-        let sentence = match mistakes::parser_hint(sql, sentence, at) {
+        let hint = mistakes::parser_hint(sql, sentence, at);
+        let sentence = mistakes::parser_sentence(sentence).unwrap_or_else(|| sentence.to_owned());
+        let sentence = match hint {
             Some(hint) => format!("the query cannot be read: {sentence}; {hint}"),
             None => format!("the query cannot be read: {sentence}"),
         };
@@ -222,7 +257,11 @@ impl SqlError {
     /// There is no function of this name. The engine's own suggestion may be a function that no document explains.
     fn no_function(sql: &str, name: &str) -> Self {
         let typed = typed(sql, name);
-        let sentence = if functions::is_of_adql_alone(name) {
+        let sentence = if OF_WINDOWS.contains(&name) {
+            format!(
+                "{typed} is a window function: OVER stands behind it, as in {typed}(...) OVER (ORDER BY ra)"
+            )
+        } else if functions::is_of_adql_alone(name) {
             format!(
                 "{typed} is a function of ADQL's, and this statement is in MySQL's dialect: `meridian sql --dialect adql` has it; \
                  scisql_s2PtInCircle, scisql_angSep and their relatives do the same here"
@@ -330,8 +369,13 @@ impl SqlError {
             let told = plain_sentence(told);
             // What follows is about types of the engine's.
             let sentence = told.split(". No function matches").next().unwrap_or(&told);
+            let called = message.split_once("unction '").map_or("", |(_, rest)| rest);
+            let called = called.split('\'').next().unwrap_or_default();
+            let worded = planner_calls::of_own_check(sql, called, sentence);
+            let sentence = worded.as_deref().unwrap_or(sentence);
             let function = sentence.split(' ').next().unwrap_or(sentence);
             let code = match sentence {
+                _ if worded.is_some() => ErrorCode::WRONG_ARGUMENTS,
                 told if told.contains("is not supported") => ErrorCode::NOT_SUPPORTED,
                 told if told.contains(" were given") => ErrorCode::WRONG_ARGUMENTS,
                 _ => ErrorCode::OTHER,
@@ -419,6 +463,28 @@ impl NotFound {
     }
 }
 
+/// The part of a statement that an error is about, if the planner knows it.
+fn span_of(sql: &str, error: &DataFusionError) -> Option<Range<usize>> {
+    let span = error.diagnostic()?.span?;
+    let places = Places::new(sql);
+    let byte = |line, column| places.byte(Location { line, column });
+    let from = byte(span.start.line, span.start.column);
+    let to = byte(span.end.line, span.end.column);
+    (from < to).then_some(from..to)
+}
+
+/// Functions that are for windows alone.
+const OF_WINDOWS: [&str; 8] = [
+    "row_number",
+    "rank",
+    "dense_rank",
+    "percent_rank",
+    "cume_dist",
+    "ntile",
+    "lag",
+    "lead",
+];
+
 /// The message for an internal error of the query engine, whose own message is about its code.
 const OWN_MISTAKE: &str = "Meridian made a mistake of its own over this statement, which its log tells (RUST_LOG=error): please report it. \
                            Written in another way, with a subquery or without one, the statement may be answered";
@@ -482,34 +548,6 @@ pub(crate) fn listing(what: &str, names: &[String]) -> String {
     }
 }
 
-/// The name as it was typed, where it stands in the text.
-pub(crate) fn typed(sql: &str, name: &str) -> String {
-    find_word(sql, name).map_or_else(|| name.to_owned(), |at| sql[at..at + name.len()].to_owned())
-}
-
-/// Finds `name` as a whole word behind the first place of `before`, without regard to case.
-pub(crate) fn find_word_behind(sql: &str, before: &str, name: &str) -> Option<usize> {
-    let from = match before.chars().all(char::is_alphabetic) {
-        true if before.is_empty() => 0,
-        true => find_word(sql, before)? + before.len(),
-        false => sql.find(before)? + before.len(),
-    };
-    find_word(&sql[from..], name).map(|at| from + at)
-}
-
-/// Finds `name` in `sql` as a whole word, without regard to case.
-pub(crate) fn find_word(sql: &str, name: &str) -> Option<usize> {
-    if name.is_empty() {
-        return None;
-    }
-    let (folded, name) = (fold_word(sql), fold_word(name));
-    let part_of_word = |c: char| c.is_alphanumeric() || c == '_';
-    folded.match_indices(&name).map(|(at, _)| at).find(|&at| {
-        !folded[..at].ends_with(part_of_word)
-            && !folded[at + name.len()..].starts_with(part_of_word)
-    })
-}
-
 /// An engine's message without the decoration that means nothing to a user.
 fn plain_sentence(message: &str) -> String {
     let mut text = message.trim();
@@ -529,31 +567,6 @@ fn plain_sentence(message: &str) -> String {
     }
     // What follows the first line is a listing for developers.
     text.lines().next().unwrap_or(text).to_owned()
-}
-
-/// Some of the engine's messages, reworded for users who do not know its types and functions.
-fn rephrased(message: &str) -> Option<String> {
-    if message.starts_with("Aggregate function calls cannot be nested") {
-        return Some(
-            "there are no aggregates within aggregates, as sum(count(*)): compute the inner one in a subquery of the FROM"
-                .to_owned(),
-        );
-    }
-    // Function 'regexp_like' failed to match any signature, errors: ...
-    let unmatched = message.trim_start_matches("Internal error: ");
-    if let Some((called, rest)) = unmatched
-        .strip_prefix("Function '")
-        .and_then(|rest| rest.split_once('\''))
-        && rest.starts_with(" failed to match any signature")
-    {
-        return Some(format!(
-            "the function {called} takes arguments of other types"
-        ));
-    }
-    // 'lower' does not support zero arguments. No function matches ...
-    let (called, rest) = message.strip_prefix('\'')?.split_once('\'')?;
-    rest.starts_with(" does not support zero arguments")
-        .then(|| format!("the function {called} takes arguments, and there are none"))
 }
 
 #[cfg(test)]
@@ -593,7 +606,7 @@ mod tests {
         let (sentence, _) = told(&DataFusionError::Internal(unmatched.to_owned()));
         assert_eq!(
             sentence,
-            "the function regexp_like takes arguments of other types"
+            "regexp_like takes arguments of other types; docs/sql.md describes it"
         );
         let (_, code) = told(&DataFusionError::ResourcesExhausted(
             "all is full".to_owned(),

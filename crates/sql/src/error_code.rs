@@ -290,7 +290,7 @@ const WORDS: [(&[&str], ErrorCode); 26] = [
     (&["the pattern takes more than"], ErrorCode::PATTERN_TOO_BIG),
     (&["the pattern '"], ErrorCode::PATTERN),
     (
-        &["a match type has the letters"],
+        &["a match type has the letters", "takes periods as"],
         ErrorCode::WRONG_PARAMETERS,
     ),
     (&["longer than a value may be"], ErrorCode::VALUE_TOO_LONG),

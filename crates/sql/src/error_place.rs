@@ -13,6 +13,8 @@ const SHOWN: usize = 120;
 /// A place in a statement as it was typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ErrorPlace {
+    /// Where it is in the statement that was executed.
+    byte: usize,
     line: u64,
     column: u64,
     /// The line, or what of a very long one is around the place.
@@ -26,6 +28,7 @@ pub(crate) struct ErrorPlace {
 impl ErrorPlace {
     /// A byte of a statement, in which other texts may stand for what was typed (see [`as_typed`]).
     pub fn new(sql: &str, byte: usize, width: usize) -> Self {
+        let given = byte;
         let (sql, byte) = as_typed(sql, byte);
         let Location { line, column } = Places::new(&sql).location(byte);
         let text = sql.lines().nth(line as usize - 1).unwrap_or("");
@@ -35,12 +38,23 @@ impl ErrorPlace {
             false => before.saturating_sub(SHOWN / 2),
         };
         Self {
+            byte: given,
             line,
             column,
             text: text.chars().skip(from).take(SHOWN).collect(),
             before: before - from,
             width,
         }
+    }
+
+    /// The byte of the statement that was executed.
+    pub fn byte(&self) -> usize {
+        self.byte
+    }
+
+    /// The characters that it points at.
+    pub fn width(&self) -> usize {
+        self.width
     }
 
     /// The same place, pointing at the whole word that begins there.

@@ -1,7 +1,9 @@
 //! Typical mistakes: what the parser and the engine say of them, and what is said instead: what is wrong, where, and what to do.
 
+use crate::engine_words::{expression, type_name};
 use crate::error::{SqlError, find_word_behind, suggestion, typed};
-use crate::{ErrorCode, mysql};
+use crate::statement_text::find_text;
+use crate::{ErrorCode, mysql, planner_mistakes};
 
 /// A message of the engine's, and what is said instead.
 struct Rewording {
@@ -33,13 +35,13 @@ const REWORDINGS: [Rewording; 13] = [
         sentence: "LIMIT takes a number of rows without quotes, as in LIMIT 10",
     },
     Rewording {
-        message: "LIMIT must be >= 0",
+        message: "LIMIT must be >=",
         at: "limit",
         code: ErrorCode::SYNTAX,
         sentence: "LIMIT takes a number of rows that is not negative, as in LIMIT 10; without it there are all rows",
     },
     Rewording {
-        message: "OFFSET must be >= 0",
+        message: "OFFSET must be >=",
         at: "offset",
         code: ErrorCode::SYNTAX,
         sentence: "OFFSET takes a number of rows that is not negative, as in OFFSET 10",
@@ -111,30 +113,31 @@ pub(crate) fn reworded(sql: &str, message: &str) -> Option<SqlError> {
     ungrouped(sql, message)
         .or_else(|| no_such_place(sql, message))
         .or_else(|| no_table_of_all(sql, message))
-        .or_else(|| wrong_arguments(sql, message))
+        .or_else(|| angle_in_text(sql, message))
         .or_else(|| no_number(sql, message))
+        .or_else(|| planner_mistakes::told(sql, message))
         .or_else(|| bad_argument(sql, message))
 }
 
 /// A column beside aggregates that is not grouped by.
 fn ungrouped(sql: &str, message: &str) -> Option<SqlError> {
     let (before, _) = message.split_once("\" must appear in the GROUP BY clause")?;
-    let column = before.rsplit(['"', '.']).next()?;
+    let (_, engines) = before.split_once("column \"")?;
+    let column = &*expression(engines);
     let name = typed(sql, column);
+    let is_column = { column.chars() }.all(|it| it.is_alphanumeric() || it == '_');
+    let subject = if is_column { "the column " } else { "" };
     let of_having = message.contains("Column in HAVING");
     let (clause, code) = match of_having {
         true => ("having", ErrorCode::UNGROUPED_IN_HAVING),
         false => ("select", ErrorCode::MISSING_GROUP_BY),
     };
     let sentence = format!(
-        "the column {name} stands beside an aggregate and is not grouped by: add GROUP BY {name}, or aggregate it, as in min({name})"
+        "{subject}{name} stands beside an aggregate and is not grouped by: add GROUP BY {name}, or aggregate it, as in min({name})"
     );
     let place = find_word_behind(sql, clause, column);
-    Some(
-        SqlError::new(sentence)
-            .with_code(code)
-            .pointing_at(sql, place, column.len()),
-    )
+    let error = SqlError::new(sentence).with_code(code);
+    Some(error.pointing_at(sql, place, column.chars().count()))
 }
 
 /// A number in ORDER BY or GROUP BY that is the place of no column of the SELECT's list.
@@ -173,32 +176,10 @@ fn no_table_of_all(sql: &str, message: &str) -> Option<SqlError> {
     Some(SqlError::about(sql, table, sentence).with_code(ErrorCode::UNKNOWN_TABLE))
 }
 
-/// A call with too many or too few arguments, or with arguments of other types.
-fn wrong_arguments(sql: &str, message: &str) -> Option<SqlError> {
-    let (_, rest) = message.split_once("Failed to coerce arguments to satisfy a call to '")?;
-    let (function, rest) = rest.split_once('\'')?;
-    let (_, rest) = rest.split_once("coercion from ")?;
-    let (given, rest) = rest.split_once(" to the signature ")?;
-    let count = |types: &str| types.split(", ").filter(|ty| !ty.is_empty()).count();
-    let given = count(given);
-    let wanted = rest
-        .strip_prefix("Exact(")
-        .and_then(|rest| rest.split_once(')'));
-    if let Some(error) = sexagesimal_argument(sql) {
-        return Some(error);
-    }
-    let name = typed(sql, function);
-    let sentence = match wanted.map(|(types, _)| count(types)) {
-        Some(wanted) if wanted != given => {
-            let plural = if wanted == 1 { "" } else { "s" };
-            format!(
-                "{name} takes {wanted} argument{plural}, and {given} are given; docs/sql.md describes it"
-            )
-        }
-        _ => format!("{name} takes arguments of other types; docs/sql.md describes it"),
-    };
-    let error = SqlError::about(sql, function, sentence);
-    Some(error.with_code(ErrorCode::WRONG_ARGUMENTS))
+/// A call with an angle in a text, which has other arguments than the function takes.
+fn angle_in_text(sql: &str, message: &str) -> Option<SqlError> {
+    let is_of_call = message.contains("Failed to coerce arguments to satisfy a call");
+    is_of_call.then(|| sexagesimal_argument(sql)).flatten()
 }
 
 /// An angle in a text, as functions of the sky do not take.
@@ -208,7 +189,7 @@ fn sexagesimal_argument(sql: &str) -> Option<SqlError> {
 }
 
 fn told_of_text(sql: &str, text: &str, hint: &str) -> Option<SqlError> {
-    let place = sql.find(&format!("'{text}'"))?;
+    let place = find_text(sql, &format!("'{text}'"))?;
     let error = SqlError::new(format!("'{text}' is no number: {hint}"));
     let width = text.chars().count() + 2;
     Some(
@@ -222,23 +203,28 @@ fn told_of_text(sql: &str, text: &str, hint: &str) -> Option<SqlError> {
 fn no_number(sql: &str, message: &str) -> Option<SqlError> {
     let (_, rest) = message.split_once("Cannot cast string '")?;
     let (text, rest) = rest.split_once('\'')?;
-    let of_numbers = ["Float64", "Float32", "Int64", "UInt64"];
-    if !of_numbers
-        .iter()
-        .any(|ty| rest.starts_with(&format!(" to value of {ty} type")))
-    {
-        return None;
+    const NUMBERS: [&str; 6] = ["SMALLINT", "INTEGER", "BIGINT", "REAL", "DOUBLE", "DECIMAL"];
+    let (_, rest) = rest.split_once(" to value of ")?;
+    let (engines, _) = rest.split_once(" type")?;
+    let wanted = type_name(engines);
+    if !NUMBERS.contains(&&*wanted) {
+        let sentence = format!("'{text}' is no value of the type {wanted}, which is needed here");
+        return Some(about_text(sql, text, sentence));
     }
     let sentence = match sexagesimal_hint(text) {
         Some(hint) => format!("'{text}' is no number: {hint}"),
         None => format!("'{text}' is no number, which is needed here"),
     };
-    let place = sql
-        .find(&format!("'{text}'"))
-        .or_else(|| sql.find(&format!("\"{text}\"")));
+    Some(about_text(sql, text, sentence))
+}
+
+/// A mistake about a text that may be one of the statement's.
+fn about_text(sql: &str, text: &str, sentence: String) -> SqlError {
+    let place =
+        find_text(sql, &format!("'{text}'")).or_else(|| find_text(sql, &format!("\"{text}\"")));
     let width = text.chars().count() + 2;
     let error = SqlError::new(sentence).with_code(ErrorCode::WRONG_VALUE);
-    Some(error.pointing_at(sql, place, width))
+    error.pointing_at(sql, place, width)
 }
 
 /// What a function says of its arguments: `scisql_s2ptincircle: the declination 120 is ...`.
@@ -352,6 +338,9 @@ pub(crate) fn parser_hint(sql: &str, message: &str, at: usize) -> Option<String>
             "AS OF and a time stand behind the name of a table in FROM, before its alias: FROM DiaSource AS OF '2026-11-20' AS s".to_owned(),
         );
     }
+    if let Some(hint) = top_hint(message, previous.unwrap_or_default()) {
+        return Some(hint.to_owned());
+    }
     if found == "submit" {
         return Some(
             "SUBMIT stands at the beginning of a statement, once: SUBMIT SELECT ... runs the query without the connection"
@@ -391,6 +380,23 @@ pub(crate) fn parser_hint(sql: &str, message: &str, at: usize) -> Option<String>
     (message.contains("end of statement") && is_word).then(|| {
         format!("{found} does not fit here: an operator, a comma or a keyword such as AND is missing before it")
     })
+}
+
+/// What TOP takes, where the parser misses its number.
+fn top_hint(message: &str, previous: &str) -> Option<&'static str> {
+    let begins = ["Expected: literal int", "Could not parse '"];
+    let misses_number = begins.iter().any(|begin| message.starts_with(begin));
+    (misses_number && previous.eq_ignore_ascii_case("top")).then_some(TOP)
+}
+
+const TOP: &str = "TOP takes a whole number of rows that is not negative, as in SELECT TOP 10 *";
+
+/// What is said instead of the parser's own sentence, which is about its code.
+pub(crate) fn parser_sentence(message: &str) -> Option<String> {
+    let (_, rest) = message.split_once("Could not parse '")?;
+    let (text, rest) = rest.split_once("' as ")?;
+    let of_number = ["u64", "u32", "i64"].iter().any(|it| rest.starts_with(it));
+    of_number.then(|| format!("{text} is no whole number, which is needed here"))
 }
 
 /// What to write instead of `10h42m`, of which the parser has taken the `10` for a number.

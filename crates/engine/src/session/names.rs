@@ -53,7 +53,6 @@ impl Session {
         if let DataFusionError::External(_) = error.find_root() {
             return EngineError::from_run(error);
         }
-        log_own_mistake(error);
         let (mut tables, mut declared) = (Vec::new(), HashMap::new());
         let catalog = self.archive.catalog();
         // Mistakes are told though views cannot be read.
@@ -83,7 +82,9 @@ impl Session {
                 .cloned()
                 .unwrap_or_else(|| name.to_owned())
         };
-        SqlError::from_datafusion(text, error, &tables, &spelled).into()
+        let told = SqlError::from_datafusion(text, error, &tables, &spelled);
+        log_own_mistake(error, &told);
+        told.into()
     }
 
     /// The databases that a statement seems to name, and the session's own behind them.

@@ -120,14 +120,19 @@ async fn with_alternatives(state: &SessionState, error: DataFusionError) -> Data
     if NotFound::is_of_state(&error) {
         return error;
     }
+    let place = error.diagnostic().cloned();
     let catalog = state.catalog_list().catalog(&catalog);
     let found = catalog.and_then(|catalog| catalog.schema(&database));
     let schema = found.as_ref();
-    match schema.and_then(|schema| schema.downcast_ref::<ArchiveDatabase>()) {
+    let told = match schema.and_then(|schema| schema.downcast_ref::<ArchiveDatabase>()) {
         Some(schema) => match schema.not_found(&table, error).await {
             Ok(error) | Err(error) => error,
         },
         None => error,
+    };
+    match place {
+        Some(place) if told.diagnostic().is_none() => told.with_diagnostic(place),
+        _ => told,
     }
 }
 

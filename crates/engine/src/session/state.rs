@@ -8,16 +8,17 @@ use catalog::{Rights, fold_name};
 use datafusion::execution::memory_pool::MemoryLimit;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use sql::Dialect;
 use sql::mysql::Operators;
 use sql::rules::{
-    ApartGroups, CheckIntegers, CompareValues, GuardValues, JsonValues,
+    ApartGroups, CheckIntegers, CompareValues, GuardValues, JsonValues, MeetValues,
     NullableSubqueries, OrderComparisons, PlainUsing, ProjectSetExpressions, ProjectSubqueries,
     RoundRecursion, SettleNumbers, SingleRows, TimesAsTexts, WidenFloats, WindowOrders,
     WriteOutMemberships,
 };
+use sql::{AdqlOperators, Dialect};
 
 use super::in_units::InUnits;
 use super::mocs_as_texts::MocsAsTexts;
@@ -123,11 +124,13 @@ pub(super) fn state(options: &SessionOptions, database: &str) -> Result<SessionS
         system: options.system.clone(),
     };
     state.register_udtf(RESULT_FUNCTION, Arc::new(function));
-    if options.dialect == Dialect::MySql {
-        state
-            .register_expr_planner(Arc::new(Operators))
-            .map_err(|error| EngineError::from_run(&error))?;
-    }
+    let operators: Arc<dyn ExprPlanner> = match options.dialect {
+        Dialect::MySql => Arc::new(Operators),
+        Dialect::Adql => Arc::new(AdqlOperators),
+    };
+    state
+        .register_expr_planner(operators)
+        .map_err(|error| EngineError::from_run(&error))?;
     for function in sql::functions::all() {
         state
             .register_udf(function)
@@ -161,10 +164,12 @@ pub fn analyzer_rules(dialect: Dialect) -> Result<AnalyzerRules, EngineError> {
     rules.insert(coercion, Arc::new(WidenFloats));
     rules.insert(coercion, Arc::new(WriteOutMemberships));
     if dialect == Dialect::MySql {
+        rules.insert(coercion, Arc::new(RoundRecursion));
         rules.insert(coercion, Arc::new(TimesAsTexts));
         rules.insert(coercion, Arc::new(CompareValues));
         rules.insert(coercion, Arc::new(JsonValues));
-        rules.insert(coercion, Arc::new(RoundRecursion));
+    } else {
+        rules.insert(coercion, Arc::new(MeetValues));
     }
     rules.insert(coercion, Arc::new(ProjectSubqueries));
     rules.insert(coercion, Arc::new(SettleNumbers { dialect }));

@@ -7,6 +7,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::build::{about_call, call, cast, choice, number, operation, plain_arguments};
 use super::{geometry, units};
 use crate::SqlError;
+use crate::functions::adql::COALESCE;
 
 /// A function of ADQL's: its name, how few and how many arguments it takes, the engine's name for it, and what its arguments are.
 const RENAMED: &[(&str, usize, usize, &str, &str)] = &[
@@ -53,6 +54,33 @@ const RENAMED: &[(&str, usize, usize, &str, &str)] = &[
     ("coordsys", 1, 1, "adql_coordsys", "a geometry"),
 ];
 
+/// What the functions take that [`of_catalogue`] makes expressions of.
+const CATALOGUE: [(&str, &str); 5] = [
+    ("ivo_string_agg", "a text and what stands between the texts"),
+    ("ivo_nocasematch", "a text and a pattern"),
+    (
+        "ivo_interval_overlaps",
+        "four values: the ends of two intervals",
+    ),
+    ("ivo_to_jd", "a time"),
+    ("ivo_to_mjd", "a time"),
+];
+
+/// Functions that calls of another name become, and that name, where they are no rows of [`RENAMED`].
+const EXPRESSED: [(&str, &str); 3] = [
+    ("random", "rand"),
+    ("string_agg", "ivo_string_agg"),
+    ("scisql_angsep", "distance"),
+];
+
+/// Under which names statements may have called a function of the engine's.
+pub(crate) fn typed_names(engines: &str) -> Vec<&'static str> {
+    let renamed = RENAMED.iter().map(|row| (row.3, row.0));
+    let all = renamed.chain(EXPRESSED);
+    let of_it = all.filter(|(known, _)| *known == engines);
+    of_it.map(|(_, typed)| typed).collect()
+}
+
 /// What stands for a call.
 pub(super) fn expanded(sql: &str, mut function: Function) -> Result<Expr, SqlError> {
     let name = function.name.to_string();
@@ -96,6 +124,7 @@ pub(super) fn expanded(sql: &str, mut function: Function) -> Result<Expr, SqlErr
         // What a seed means is left open.
         ("rand", [] | [_]) => return Ok(call("random", vec![])),
         ("rand", _) => return Err(takes("no argument or a seed, which changes nothing")),
+        ("coalesce", [_, _, ..]) => return Ok(call(COALESCE, arguments)),
         ("timestamp", [text]) => return Ok(cast(text.clone(), timestamp())),
         ("in_unit", [value, unit]) => {
             return units::converted(value, unit)
@@ -106,6 +135,9 @@ pub(super) fn expanded(sql: &str, mut function: Function) -> Result<Expr, SqlErr
     }
     if let Some(expr) = of_catalogue(&name, &arguments) {
         return Ok(expr);
+    }
+    if let Some((_, wanted)) = CATALOGUE.iter().find(|(known, _)| *known == name) {
+        return Err(takes(wanted));
     }
     if let Some((_, least, most, engines, wanted)) = RENAMED.iter().find(|row| row.0 == name) {
         // The engine's logarithm of two arguments is to a base.

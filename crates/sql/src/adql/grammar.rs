@@ -31,6 +31,11 @@ impl Dialect for AdqlGrammar {
         Some('"')
     }
 
+    /// Texts with nothing but space and comments between them are one.
+    fn supports_string_literal_concatenation(&self) -> bool {
+        true
+    }
+
     fn supports_filter_during_aggregation(&self) -> bool {
         true
     }

@@ -9,6 +9,8 @@ mod compound;
 mod functions;
 mod geometry;
 mod grammar;
+pub(crate) mod meeting;
+mod repeated_names;
 mod rewrite;
 mod stcs;
 mod top;
@@ -16,7 +18,9 @@ mod units;
 mod uploads;
 mod warnings;
 
+pub(crate) use functions::typed_names;
 pub(crate) use grammar::AdqlGrammar;
+pub use meeting::AdqlOperators;
 pub(crate) use rewrite::rewrite;
 pub(crate) use uploads::as_typed;
 pub use uploads::{UPLOAD_SCHEMA, UploadedName, with_uploads};

@@ -3,16 +3,18 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, Expr, Query, Select, Statement, UnaryOperator, Value, VisitorMut,
+    BinaryOperator, CastKind, DataType, Expr, Query, Select, Statement, TimezoneInfo, TypedString,
+    UnaryOperator, Value, VisitorMut,
 };
 
 use super::compound;
 use super::functions::{cast_to, expanded};
+use super::repeated_names::name_repeated;
 use super::top::limit_by_top;
-use crate::SqlError;
 use crate::all_rows::number_repetitions;
-use crate::mysql::{name_repeated_by, name_results, with_equal_constants};
+use crate::mysql::name_results;
 use crate::visiting::visit_mut;
+use crate::{SqlError, recursion};
 
 /// Rewrites a statement in place. Its names are folded.
 pub(crate) fn rewrite(sql: &str, statement: &mut Statement) -> Result<(), SqlError> {
@@ -45,8 +47,12 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
-        // Columns of one name of two tables are told apart by these.
-        name_repeated_by(select, |expr| with_equal_constants(expr).to_string());
+        name_repeated(select);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+        recursion::put_limits_around(query);
         ControlFlow::Continue(())
     }
 
@@ -79,6 +85,12 @@ impl Rewriter<'_> {
                 data_type,
                 ..
             } => cast_to(*expr, data_type),
+            // Of all years, as tables have them.
+            Expr::TypedString(TypedString {
+                data_type: data_type @ DataType::Timestamp(None, TimezoneInfo::None),
+                value,
+                ..
+            }) => cast_to(Expr::Value(value), data_type),
             // The engine's negation knows no unsigned numbers, and wraps the least of the others.
             Expr::UnaryOp {
                 op: UnaryOperator::Minus,

@@ -12,6 +12,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use super::rewrite_expressions;
+use crate::functions::adql::COALESCE;
 use crate::functions::mysql::STORE;
 
 /// Casts single-precision operands of arithmetic and arguments of scalar functions to double, and decimals where they are
@@ -26,6 +27,7 @@ const KEEP_TYPE: &[&str] = &[
     "mysql_coalesce",
     "mysql_greatest",
     "mysql_least",
+    COALESCE,
     "coalesce",
     "nullif",
     "nvl",

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use arrow::array::timezone::Tz;
+use arrow::compute::kernels::cast_utils::string_to_datetime;
 use arrow::temporal_conversions::timestamp_us_to_datetime;
 use engine::QueryInfo;
 use quick_xml::events::BytesText;
@@ -14,9 +16,6 @@ const NAMESPACES: [(&str, &str); 3] = [
     ("xmlns:xlink", "http://www.w3.org/1999/xlink"),
     ("xmlns:xsi", "http://www.w3.org/2001/XMLSchema-instance"),
 ];
-/// Nanoseconds in a microsecond.
-const NANOSECONDS: i64 = 1_000;
-
 /// A time as UWS has it, in UTC to the second.
 pub(super) fn time(microseconds: i64) -> String {
     let time = timestamp_us_to_datetime(microseconds);
@@ -193,8 +192,10 @@ pub(super) fn read_time(text: &str) -> Option<i64> {
         true => plain,
         false => format!("{plain}T00:00:00"),
     };
-    let nanoseconds = arrow::compute::kernels::cast_utils::string_to_timestamp_nanos(&with_time);
-    nanoseconds.ok().map(|it| it / NANOSECONDS)
+    // In nanoseconds there would be none after the year 2262.
+    let utc: Tz = "+00:00".parse().ok()?;
+    let time = string_to_datetime(&utc, &with_time);
+    time.ok().map(|time| time.timestamp_micros())
 }
 
 #[cfg(test)]
@@ -203,7 +204,9 @@ mod tests {
 
     #[test]
     fn times_are_written_and_read() {
-        for text in ["2026-11-25T10:00:00Z", "1999-12-31T23:59:59Z"] {
+        // `3000-01-01` was said to be no time.
+        let far = ["3000-01-01T00:00:00Z", "1600-02-29T12:00:00Z"];
+        for text in [far, ["2026-11-25T10:00:00Z", "1999-12-31T23:59:59Z"]].concat() {
             assert_eq!(time(read_time(text).unwrap()), text);
         }
         assert_eq!(

@@ -43,6 +43,24 @@ const OF_REQUESTS: [&str; 5] = [
     "WAIT",
 ];
 
+/// The longest time that a job may be given to run, in seconds: longer than any is kept.
+const LONGEST_RUN: u64 = 100 * 366 * 86_400;
+
+/// The seconds of EXECUTIONDURATION, if it is given. Of more than anybody waits there are fewer, as UWS allows.
+fn execution_duration(given: &RequestParameters) -> Result<Option<u64>, Problem> {
+    let Some(text) = given.value("EXECUTIONDURATION")? else {
+        return Ok(None);
+    };
+    if !text.bytes().all(|it| it.is_ascii_digit()) {
+        return Err(Problem::bad(format!(
+            "EXECUTIONDURATION is {text}: it is a whole number of seconds that is not negative, as in 3600; 0 is no limit"
+        )));
+    }
+    // Of so many digits that they are no number of 64 bits, too.
+    let seconds = text.parse().unwrap_or(LONGEST_RUN);
+    Ok(Some(seconds.min(LONGEST_RUN)))
+}
+
 /// Who asks, and the address under which it knows the service.
 pub(super) struct Client {
     state: Arc<HttpState>,
@@ -92,7 +110,7 @@ impl Client {
                 .keep_uploads(&mut record, form.uploads)
                 .await?;
         }
-        if let Some(seconds) = given.count("EXECUTIONDURATION")? {
+        if let Some(seconds) = execution_duration(given)? {
             only_pending(&job, "EXECUTIONDURATION")?;
             record.execution_duration = seconds;
         }
@@ -468,6 +486,25 @@ mod tests {
         let own = own_parameters(&given);
         let names: Vec<&str> = own.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["QUERY", "LANG"]);
+    }
+
+    /// `EXECUTIONDURATION=soon` was said to be no whole number of rows.
+    #[test]
+    fn a_job_is_given_whole_seconds() {
+        let read = |value: &str| {
+            let query = format!("EXECUTIONDURATION={value}");
+            let given = RequestParameters::read(&query).unwrap();
+            execution_duration(&given).map_err(|problem| problem.sentence)
+        };
+        assert_eq!(read("").unwrap(), None);
+        assert_eq!(read("0").unwrap(), Some(0));
+        assert_eq!(read("3600").unwrap(), Some(3600));
+        assert_eq!(read("18446744073709551616").unwrap(), Some(LONGEST_RUN));
+        for wrong in ["soon", "-1", "1.5", "1e3"] {
+            let said = read(wrong).unwrap_err();
+            let begin = format!("EXECUTIONDURATION is {wrong}: it is a whole number of seconds");
+            assert!(said.starts_with(&begin), "{said}");
+        }
     }
 
     #[test]

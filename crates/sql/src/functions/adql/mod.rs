@@ -4,6 +4,7 @@
 //! their own. Angles are in degrees, areas in square degrees.
 
 mod catalogue;
+mod coalesce;
 pub(crate) mod constructors;
 mod geometry_function;
 mod histogram;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 
 use datafusion::logical_expr::ScalarUDF;
 
+pub(crate) use coalesce::COALESCE;
 pub(crate) use histogram::histogram;
 pub use in_unit::{IN_UNIT, unit_of_function};
 pub use moc::{MOC_TEXT, is_moc};
@@ -36,6 +38,7 @@ pub(crate) fn all() -> Vec<Arc<ScalarUDF>> {
         .chain(&moc::FUNCTIONS);
     let mut all: Vec<Arc<ScalarUDF>> = geometry.map(|function| function.udf()).collect();
     all.extend(catalogue::FUNCTIONS.iter().map(|function| function.udf()));
+    all.push(coalesce::coalesce());
     all
 }
 

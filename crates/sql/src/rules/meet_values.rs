@@ -1,0 +1,242 @@
+//! Values of different types that meet in ADQL: in lists, ranges, CASE, joins, unions and subqueries.
+//!
+//! What they meet as, [`crate::adql::meeting`] says. Plain comparisons of truths have followed it since they were planned; here are all
+//! other places where the engine would bring values to one type:
+//!
+//! ```text
+//! flag IN (0, 1)                        becomes   flag IN (false, true)
+//! t BETWEEN '1600-01-01' AND NOW()      becomes   t BETWEEN ... AND CAST(NOW() AS Timestamp(µs))
+//! CASE WHEN x > 1 THEN t ELSE '?' END   becomes   CASE WHEN x > 1 THEN CAST(t AS Utf8) ELSE '?' END
+//! ```
+
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{Column, DFSchema, Result};
+use datafusion::logical_expr::expr::{InList, InSubquery, ScalarFunction};
+use datafusion::logical_expr::{
+    Between, BinaryExpr, Case, Expr, ExprSchemable as _, Join, LogicalPlan, LogicalPlanBuilder,
+    Operator, Union,
+};
+use datafusion::optimizer::AnalyzerRule;
+
+use super::rewrite_expressions;
+use crate::adql::meeting::{
+    compared_of_types, compared_together, results_together, types_of_results,
+};
+use crate::mysql::operand::cast;
+
+/// Gives values that meet types that the engine compares. Runs before type coercion, and in ADQL alone.
+#[derive(Debug, Default)]
+pub struct MeetValues;
+
+impl AnalyzerRule for MeetValues {
+    fn name(&self) -> &str {
+        "meet_values"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let plan = rewrite_expressions(plan, |expr, schema| {
+            expr.transform_up(|expr| rewritten(expr, schema))
+        })?;
+        plan.transform_up_with_subqueries(|plan| match plan {
+            LogicalPlan::Join(join) => Ok(joined(join)),
+            LogicalPlan::Union(union) => united(union),
+            other => Ok(Transformed::no(other)),
+        })
+        .data()
+    }
+}
+
+fn rewritten(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    Ok(match expr {
+        Expr::BinaryExpr(binary) => compared(binary, schema),
+        Expr::Between(range) => between(range, schema),
+        Expr::InList(list) => in_list(list, schema),
+        Expr::InSubquery(member) => return in_subquery(member, schema),
+        Expr::Case(case) => chosen(case, schema),
+        Expr::ScalarFunction(function) if function.func.name() == "nullif" => {
+            null_if(function, schema)
+        }
+        other => Transformed::no(other),
+    })
+}
+
+fn compared(binary: BinaryExpr, schema: &DFSchema) -> Transformed<Expr> {
+    if is_comparison(binary.op)
+        && let Some([left, right]) = together([&binary.left, &binary.right], schema)
+    {
+        let binary = BinaryExpr::new(Box::new(left), binary.op, Box::new(right));
+        return Transformed::yes(Expr::BinaryExpr(binary));
+    }
+    Transformed::no(Expr::BinaryExpr(binary))
+}
+
+fn is_comparison(operator: Operator) -> bool {
+    use Operator as O;
+    matches!(
+        operator,
+        O::Eq
+            | O::NotEq
+            | O::Lt
+            | O::LtEq
+            | O::Gt
+            | O::GtEq
+            | O::IsDistinctFrom
+            | O::IsNotDistinctFrom
+    )
+}
+
+/// Two values of different inputs that are compared with each other.
+fn across(
+    (left, left_schema): (&Expr, &DFSchema),
+    (right, right_schema): (&Expr, &DFSchema),
+) -> Option<[Expr; 2]> {
+    let types = [
+        left.get_type(left_schema).ok()?,
+        right.get_type(right_schema).ok()?,
+    ];
+    compared_of_types(&[left, right], &types)?.try_into().ok()
+}
+
+/// A few values that are compared with each other, where something becomes of them.
+fn together<const N: usize>(values: [&Expr; N], schema: &DFSchema) -> Option<[Expr; N]> {
+    compared_together(&values, schema)?.try_into().ok()
+}
+
+fn between(range: Between, schema: &DFSchema) -> Transformed<Expr> {
+    let met = together([&range.expr, &range.low, &range.high], schema);
+    let Some([value, low, high]) = met else {
+        return Transformed::no(Expr::Between(range));
+    };
+    let range = Between::new(
+        Box::new(value),
+        range.negated,
+        Box::new(low),
+        Box::new(high),
+    );
+    Transformed::yes(Expr::Between(range))
+}
+
+fn in_list(list: InList, schema: &DFSchema) -> Transformed<Expr> {
+    let values: Vec<&Expr> = std::iter::once(&*list.expr).chain(&list.list).collect();
+    let Some(mut met) = compared_together(&values, schema) else {
+        return Transformed::no(Expr::InList(list));
+    };
+    let items = met.split_off(1);
+    match met.pop() {
+        Some(value) => {
+            let list = InList::new(Box::new(value), items, list.negated);
+            Transformed::yes(Expr::InList(list))
+        }
+        None => Transformed::no(Expr::InList(list)),
+    }
+}
+
+/// A value that is looked for among those of a subquery.
+fn in_subquery(member: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let set = &member.subquery.subquery;
+    if set.schema().fields().len() != 1 {
+        return Ok(Transformed::no(Expr::InSubquery(member)));
+    }
+    let column = Expr::Column(Column::from(set.schema().qualified_field(0)));
+    let met = across((&member.expr, schema), (&column, set.schema()));
+    let Some([value, of_set]) = met else {
+        return Ok(Transformed::no(Expr::InSubquery(member)));
+    };
+    let plan = match of_set == column {
+        true => Arc::clone(set),
+        false => {
+            let name = column.schema_name().to_string();
+            let made = LogicalPlanBuilder::from(Arc::clone(set)).project([of_set.alias(name)])?;
+            Arc::new(made.build()?)
+        }
+    };
+    Ok(Transformed::yes(Expr::InSubquery(InSubquery {
+        expr: Box::new(value),
+        subquery: member.subquery.with_plan(plan),
+        negated: member.negated,
+    })))
+}
+
+/// A CASE: the values that it compares, and its results.
+fn chosen(mut case: Case, schema: &DFSchema) -> Transformed<Expr> {
+    let mut transformed = false;
+    if let Some(value) = &mut case.expr {
+        let whens = case.when_then_expr.iter().map(|(when, _)| &**when);
+        let compared: Vec<&Expr> = std::iter::once(&**value).chain(whens).collect();
+        if let Some(met) = compared_together(&compared, schema) {
+            let whens = case.when_then_expr.iter_mut().map(|(when, _)| &mut **when);
+            let places = std::iter::once(&mut **value).chain(whens);
+            places.zip(met).for_each(|(place, met)| *place = met);
+            transformed = true;
+        }
+    }
+    let thens = case.when_then_expr.iter().map(|(_, then)| &**then);
+    let results: Vec<&Expr> = thens.chain(case.else_expr.as_deref()).collect();
+    if let Some(met) = results_together(&results, schema) {
+        let thens = case.when_then_expr.iter_mut().map(|(_, then)| &mut **then);
+        let places = thens.chain(case.else_expr.as_deref_mut());
+        places.zip(met).for_each(|(place, met)| *place = met);
+        transformed = true;
+    }
+    Transformed::new_transformed(Expr::Case(case), transformed)
+}
+
+/// NULLIF, which compares two values and gives the first.
+fn null_if(mut function: ScalarFunction, schema: &DFSchema) -> Transformed<Expr> {
+    let values: Vec<&Expr> = function.args.iter().collect();
+    match compared_together(&values, schema) {
+        Some(met) => {
+            function.args = met;
+            Transformed::yes(Expr::ScalarFunction(function))
+        }
+        None => Transformed::no(Expr::ScalarFunction(function)),
+    }
+}
+
+/// A join by equal values of different types.
+fn joined(mut join: Join) -> Transformed<LogicalPlan> {
+    let mut transformed = false;
+    for (left, right) in &mut join.on {
+        let schemas = (join.left.schema(), join.right.schema());
+        if let Some(met) = across((&*left, schemas.0), (&*right, schemas.1)) {
+            [*left, *right] = met;
+            transformed = true;
+        }
+    }
+    Transformed::new_transformed(LogicalPlan::Join(join), transformed)
+}
+
+/// A UNION whose inputs have columns of the same types.
+fn united(union: Union) -> Result<Transformed<LogicalPlan>> {
+    let types_at = |at: usize| {
+        let fields = { union.inputs.iter() }.filter_map(|it| it.schema().fields().get(at));
+        fields.map(|field| field.data_type().clone()).collect()
+    };
+    let width = union.schema.fields().len();
+    let given: Vec<Vec<_>> = (0..width).map(types_at).collect();
+    let wanted: Vec<_> = given.iter().map(|types| types_of_results(types)).collect();
+    if wanted.iter().all(Option::is_none) {
+        return Ok(Transformed::no(LogicalPlan::Union(union)));
+    }
+    let inputs = union.inputs.into_iter().enumerate().map(|(number, input)| {
+        let schema = Arc::clone(input.schema());
+        let columns = schema.iter().zip(&wanted).map(|(field, wanted)| {
+            let column = Expr::Column(Column::from(field));
+            match wanted.as_ref().and_then(|types| types.get(number)) {
+                Some(wanted) if wanted != field.1.data_type() => {
+                    let met = cast(column, wanted.clone());
+                    met.alias_qualified(field.0.cloned(), field.1.name())
+                }
+                _ => column,
+            }
+        });
+        let projection = LogicalPlanBuilder::from(input).project(columns)?;
+        projection.build().map(Arc::new)
+    });
+    let inputs = inputs.collect::<Result<Vec<_>>>()?;
+    let union = Union::try_new_with_loose_types(inputs)?;
+    Ok(Transformed::yes(LogicalPlan::Union(union)))
+}
