@@ -154,10 +154,11 @@ def write_release(directory: Path, detectors: Sequence[Detector], visits: int) -
             moment, frames = visit_of(detectors, visit)
             objects = frames["objects"]
             objects["validityStartMjdTai"] = moment
-            # A variable object gets another version in the next visit.
+            # A variable object gets another version in the next visit, at its very time: a sum of floats may be a little more.
+            following = FIRST_TIME + (visit + 1) * CADENCE
             is_variable = objects["diaObjectId"] % 10**8 < VARIABLE
             ends = is_variable if visit + 1 < visits else numpy.zeros(len(objects), dtype=bool)
-            objects["validityEndMjdTai"] = pandas.Series(numpy.where(ends, moment + CADENCE, numpy.nan))
+            objects["validityEndMjdTai"] = pandas.Series(numpy.where(ends, following, numpy.nan))
             for name, found in frames.items():
                 writers[name].write_table(as_released(found, schemas[name]))
                 rows[name] += len(found)
