@@ -436,7 +436,7 @@ SAME = {
         'SELECT id, "id", Plain.id, ID, sky.Plain."id" FROM Plain ORDER BY id',
         "SELECT id, id, id, id, id FROM Plain ORDER BY id",
     ),
-    "the same column in a subquery": ('SELECT t.id FROM (SELECT id, "id" FROM Plain) t', "SELECT id FROM Plain"),
+    "the same column in a subquery": ('SELECT t.name FROM (SELECT id, "id", name FROM Plain) t', "SELECT name FROM Plain"),
     "adjacent texts": (
         "SELECT id, 'a' 'b' AS t, 'it''s' -- a comment\n ' one' AS u FROM Plain WHERE name LIKE 'alpha' /* and */ '%'",
         "SELECT id, 'ab' AS t, 'it''s one' AS u FROM Plain WHERE name LIKE 'alpha%'",

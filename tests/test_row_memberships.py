@@ -143,7 +143,7 @@ def test_other_forms(connection: pymysql.connections.Connection, condition: str,
 
 
 @pytest.mark.parametrize(
-    "condition", ["(1, 2) IN (SELECT 1)", "(1, 2) IN (SELECT 1, 2, 3)", "1 IN (SELECT 1, 2)", "(1, 2) IN (SELECT * FROM Stars)", "(1, 2) = (SELECT 1, 2)", "(1, 2)"]
+    "condition", ["(1, 2) IN (SELECT 1)", "(1, 2) IN (SELECT 1, 2, 3)", "1 IN (SELECT 1, 2)", "(1, 2) IN (SELECT * FROM Stars)", "(1, 2) = (SELECT 1, 2, 3)", "(1, 2)"]
 )
 def test_rows_of_another_width_are_refused(connection: pymysql.connections.Connection, condition: str) -> None:
     """With MySQL's code, and a sentence that says what to do."""

@@ -4,11 +4,11 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Distinct, Expr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, VisitorMut,
+    Distinct, Expr, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, VisitorMut,
 };
 
 use crate::mysql::build::{number, take};
-use crate::visiting::{visit_expressions, visit_expressions_mut, visit_mut};
+use crate::visiting::{visit_expressions_mut, visit_mut};
 
 /// Orders each SELECT DISTINCT of a statement by the places of the columns that its ORDER BY repeats.
 pub(crate) fn order_by_places(statement: &mut Statement) {
@@ -44,7 +44,8 @@ fn order_query_by_places(query: &mut Query) {
         let place = columns
             .iter()
             .position(|column| comparable(column, is_of_one_table) == wanted);
-        if let Some(place) = place.filter(|_| !names_an_alias(&key.expr, select)) {
+        // A name within an expression is a column's, also where an item is called so.
+        if let Some(place) = place {
             key.expr = number(&(place + 1).to_string());
         }
     }
@@ -64,21 +65,6 @@ fn is_name_or_place(expr: &Expr) -> bool {
         expr,
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_)
     )
-}
-
-/// Whether an expression names a column as the list names another: then it is about that one.
-fn names_an_alias(expr: &Expr, select: &Select) -> bool {
-    let is_alias = |name: &Ident| {
-        select.projection.iter().any(|item| match item {
-            SelectItem::ExprWithAlias { alias, .. } => alias.value == name.value,
-            _ => false,
-        })
-    };
-    let found = visit_expressions(expr, |part| match part {
-        Expr::Identifier(name) if is_alias(name) => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    });
-    found.is_break()
 }
 
 /// What of an expression says which it is: how names are quoted does not, nor do parentheses, nor of one table its name.
@@ -130,6 +116,10 @@ mod tests {
                 "SELECT DISTINCT a + b * c FROM t ORDER BY 1",
             ),
             (
+                "SELECT DISTINCT b AS a, a + 1 FROM t ORDER BY a + 1, a",
+                "SELECT DISTINCT b AS a, a + 1 FROM t ORDER BY 2, a",
+            ),
+            (
                 "SELECT x FROM (SELECT DISTINCT -a AS x FROM t ORDER BY -a LIMIT 3) AS d",
                 "SELECT x FROM (SELECT DISTINCT -a AS x FROM t ORDER BY 1 LIMIT 3) AS d",
             ),
@@ -146,7 +136,6 @@ mod tests {
             "SELECT DISTINCT (a + b) * c FROM t ORDER BY a + b * c",
             "SELECT DISTINCT *, a + 1 FROM t ORDER BY a + 1",
             "SELECT DISTINCT t.a + 1 FROM t JOIN u ON t.b = u.b ORDER BY u.a + 1",
-            "SELECT DISTINCT a + 1, b AS a FROM t ORDER BY a + 1",
             "SELECT DISTINCT round(a, 1) FROM t ORDER BY round(a, 2)",
             "SELECT DISTINCT a FROM t ORDER BY a",
         ] {

@@ -408,6 +408,7 @@ NAMES += ordered(
     "SELECT -objectId AS objectId FROM Object ORDER BY -objectId LIMIT 3",
     "SELECT MAX(nObs) AS nObs, flags FROM Object GROUP BY flags ORDER BY COUNT(nObs), flags DESC",
     "SELECT COUNT(*) AS flags FROM Object o GROUP BY flags ORDER BY o.flags",
+    "SELECT DISTINCT -flags AS flags FROM Object ORDER BY -flags",
     "SELECT -nObs AS objectId, objectId AS nObs FROM Object ORDER BY nObs DESC, objectId + 1 LIMIT 5",
 )
 

@@ -60,10 +60,13 @@ impl Visitor for Needs {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
-        found(
-            matches!(factor, TableFactor::NestedJoin { table_with_joins, .. }
-            if has_common_columns(table_with_joins)),
-        )
+        found(match factor {
+            TableFactor::NestedJoin {
+                table_with_joins, ..
+            } => has_common_columns(table_with_joins),
+            TableFactor::Derived { subquery, .. } => may_repeat(&subquery.body),
+            _ => false,
+        })
     }
 }
 

@@ -118,12 +118,12 @@ fn an_item_gives_up_its_name_where_the_column_is_meant_as_well() {
             "SELECT -x AS __named_1 FROM a ORDER BY __named_1, a.x",
         ),
         (
-            "SELECT AVG(v) AS v FROM a HAVING AVG(v) > 1 AND v < 5 ORDER BY AVG(v)",
-            "SELECT AVG(v) AS __named_1 FROM a HAVING AVG(v) > 1 AND __named_1 < 5 ORDER BY AVG(v)",
+            "SELECT avg(v) AS v FROM a HAVING avg(v) > 1 AND v < 5 ORDER BY avg(v)",
+            "SELECT avg(v) AS __named_1 FROM a HAVING avg(v) > 1 AND __named_1 < 5 ORDER BY avg(v)",
         ),
         (
-            "SELECT MAX(v) AS v FROM a GROUP BY x HAVING v < 5",
-            "SELECT MAX(v) AS __named_1 FROM a GROUP BY x HAVING __named_1 < 5",
+            "SELECT max(v) AS v FROM a GROUP BY x HAVING v < 5",
+            "SELECT max(v) AS __named_1 FROM a GROUP BY x HAVING __named_1 < 5",
         ),
         (
             "SELECT n FROM (SELECT v, -x AS x FROM a ORDER BY x * 2 LIMIT 3) t",
@@ -146,12 +146,12 @@ fn an_item_gives_up_its_name_where_the_column_is_meant_as_well() {
 fn columns_beside_groups_are_those_of_some_row() {
     for (sql, expected) in [
         (
-            "SELECT a.*, COUNT(*) FROM a GROUP BY x",
-            "SELECT a.x, first_value(a.v) AS v, COUNT(*) FROM a GROUP BY x",
+            "SELECT a.*, count(*) FROM a GROUP BY x",
+            "SELECT a.x, first_value(a.v) AS v, count(*) FROM a GROUP BY x",
         ),
         (
-            "SELECT x + v, (v + 1) * 2 FROM a GROUP BY v + 1 ORDER BY x, MAX(v)",
-            "SELECT first_value(x) + first_value(v), (v + 1) * 2 FROM a GROUP BY v + 1 ORDER BY first_value(x), MAX(v)",
+            "SELECT x + v, (v + 1) * 2 FROM a GROUP BY v + 1 ORDER BY x, max(v)",
+            "SELECT first_value(x) + first_value(v), (v + 1) * 2 FROM a GROUP BY v + 1 ORDER BY first_value(x), max(v)",
         ),
         (
             "SELECT a.x, b.x, s.v FROM a JOIN b ON a.x = b.x JOIN a s ON s.x = b.x GROUP BY a.x",
@@ -175,8 +175,8 @@ fn columns_beside_groups_are_those_of_some_row() {
 #[test]
 fn expressions_of_tables_are_called_by_their_texts() {
     assert_eq!(
-        in_mysql("SELECT * FROM (SELECT COUNT(*), x+ 1, x FROM a) t"),
-        "SELECT * FROM (SELECT COUNT(*) AS `count(*)`, x + 1 AS `x+ 1`, x FROM a) t"
+        in_mysql("SELECT * FROM (SELECT count(*), x+ 1, x FROM a) t"),
+        "SELECT * FROM (SELECT count(*) AS `count(*)`, x + 1 AS `x+ 1`, x FROM a) t"
     );
     assert_eq!(
         in_mysql("WITH t AS (SELECT x+1 FROM a), u (n) AS (SELECT x+1 FROM a) SELECT x+1 FROM t"),
