@@ -58,11 +58,7 @@ impl BoundedRecursionExec {
         let [first, repeated] = children.as_slice() else {
             return internal_err!("a recursion of {} terms", children.len());
         };
-        let counting = IterationExec {
-            input: uncounted(repeated)?,
-            limit,
-            iterations: Arc::clone(&iterations),
-        };
+        let counting = IterationExec::new(uncounted(repeated)?, limit, Arc::clone(&iterations));
         let children = vec![Arc::clone(first), Arc::new(counting) as _];
         let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
         let recursion = Arc::clone(recursion).replace_children(children, options)?;
@@ -139,6 +135,24 @@ struct IterationExec {
     input: Arc<dyn ExecutionPlan>,
     limit: RecursionLimit,
     iterations: Arc<AtomicU64>,
+    /// Those of the term.
+    properties: Arc<PlanProperties>,
+}
+
+impl IterationExec {
+    fn new(
+        input: Arc<dyn ExecutionPlan>,
+        limit: RecursionLimit,
+        iterations: Arc<AtomicU64>,
+    ) -> Self {
+        let properties = Arc::clone(input.properties());
+        Self {
+            input,
+            limit,
+            iterations,
+            properties,
+        }
+    }
 }
 
 impl DisplayAs for IterationExec {
@@ -148,16 +162,9 @@ impl DisplayAs for IterationExec {
 }
 
 impl ExecutionPlan for IterationExec {
+    plan_node!("IterationExec");
     no_expressions!();
     no_statistics!();
-
-    fn name(&self) -> &'static str {
-        "IterationExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
-    }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         vec![&self.input]
@@ -180,19 +187,12 @@ impl ExecutionPlan for IterationExec {
         let [input] = children.as_slice() else {
             return internal_err!("a repeated term of {} inputs", children.len());
         };
-        Ok(Arc::new(Self {
-            input: Arc::clone(input),
-            limit: self.limit,
-            iterations: Arc::clone(&self.iterations),
-        }))
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        self.replace_children(children, options)
+        let iterations = Arc::clone(&self.iterations);
+        Ok(Arc::new(Self::new(
+            Arc::clone(input),
+            self.limit,
+            iterations,
+        )))
     }
 
     fn execute(
