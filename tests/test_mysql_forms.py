@@ -217,6 +217,16 @@ def test_tables_are_declared_like_others(ann: pymysql.connections.Connection) ->
     rows(ann, "DROP TABLE ann.first, ann.second, ann.third")
 
 
+def test_a_table_is_not_declared_like_a_view(meridian: Meridian, site: Site, ann: pymysql.connections.Connection) -> None:
+    """It was said not to be there."""
+    meridian.must("view", "create", "--data", site.data, "--db", "sky", "--name", "FewBands", "SELECT id, name FROM Band WHERE id < 3")
+    with pytest.raises(pymysql.err.MySQLError) as rejected:
+        rows(ann, "CREATE TABLE ann.few LIKE sky.FewBands")
+    assert "is a view" in str(rejected.value) and "AS SELECT * FROM sky.FewBands LIMIT 0" in str(rejected.value)
+    rows(ann, "CREATE TABLE ann.few AS SELECT * FROM sky.FewBands LIMIT 0")
+    rows(ann, "DROP TABLE ann.few")
+
+
 def test_a_wildcard_needs_a_table(ann: pymysql.connections.Connection) -> None:
     assert number(ann, "SELECT *") == 1096
     assert number(ann, "SELECT * FROM DUAL") == 1096

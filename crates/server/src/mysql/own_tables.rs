@@ -49,11 +49,8 @@ impl Client {
                 query,
             } => {
                 let table = self.own(table)?;
-                if table.is_there().await? {
-                    if if_not_exists {
-                        return Ok(0);
-                    }
-                    return Err(table.exists().into());
+                if is_made(&table, if_not_exists).await? {
+                    return Ok(0);
                 }
                 self.filling(table, RowSource::Query(query), Filling::New(partition))
             }
@@ -73,11 +70,8 @@ impl Client {
                 columns,
             } => {
                 let table = self.own(table)?;
-                if table.is_there().await? {
-                    return match if_not_exists {
-                        true => Ok(0),
-                        false => Err(table.exists().into()),
-                    };
+                if is_made(&table, if_not_exists).await? {
+                    return Ok(0);
                 }
                 let declared = columns.iter().map(declared_column);
                 let declared: Vec<Column> = declared.collect::<Result<_, _>>()?;
@@ -93,16 +87,10 @@ impl Client {
                 source,
             } => {
                 let table = self.own(table)?;
-                if table.is_there().await? {
-                    return match if_not_exists {
-                        true => Ok(0),
-                        false => Err(table.exists().into()),
-                    };
+                if is_made(&table, if_not_exists).await? {
+                    return Ok(0);
                 }
-                let database = source.database.or_else(|| self.connection.database.clone());
-                let database = database.unwrap_or_else(|| self.connection.user.clone());
-                let archive = Arc::clone(self.shared.sessions.archive());
-                let columns = columns_of(&archive, &database, &source.table).await?;
+                let columns = self.columns_of(source).await?;
                 self.filling(table, RowSource::NONE, Filling::Declared(columns, None))
             }
             TableCommand::Rename { from, to } => return self.rename_table(from, to, watch).await,
@@ -153,6 +141,14 @@ impl Client {
         Ok(watch
             .during(&mut self.incoming, computed.recv_one())
             .await??)
+    }
+
+    /// The columns of a table that the user may read, as far as they may.
+    async fn columns_of(&mut self, source: TargetTable) -> Result<Vec<Column>, ClientError> {
+        let database = source.database.or_else(|| self.connection.database.clone());
+        let database = database.unwrap_or_else(|| self.connection.user.clone());
+        let archive = Arc::clone(self.shared.sessions.archive());
+        columns_of(&archive, &database, &source.table).await
     }
 
     pub(super) fn filling(
@@ -208,7 +204,18 @@ impl Client {
     }
 }
 
-/// The columns of a table that the user may read, as far as they may.
+/// Whether a table that is to be made is there already, and may be.
+///
+/// # Errors
+/// It is there, and may not be.
+async fn is_made(table: &OwnTable, if_not_exists: bool) -> Result<bool, ClientError> {
+    match (table.is_there().await?, if_not_exists) {
+        (true, false) => Err(table.exists()),
+        (is_there, _) => Ok(is_there),
+    }
+}
+
+/// The columns of a table that whoever asks may read.
 async fn columns_of(
     archive: &Archive,
     database: &str,
@@ -217,7 +224,12 @@ async fn columns_of(
     let found = archive.table(database, table).await?;
     let seen = archive.catalog().rights().columns(database, table);
     let (Some(found), Some(seen)) = (found, seen) else {
-        let sentence = format!("there is no table {database}.{table}");
+        let sentence = match archive.view(database, table).await? {
+            Some(_) => format!(
+                "{database}.{table} is a view, and LIKE is for tables: CREATE TABLE ... AS SELECT * FROM {database}.{table} LIMIT 0 has its columns"
+            ),
+            None => format!("there is no table {database}.{table}"),
+        };
         return Err(ClientError::new(ErrorCode::NO_TABLE, sentence));
     };
     let columns = found.spec().columns.iter();

@@ -5,10 +5,7 @@
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Select, SelectItem};
 
 use crate::mysql::build::take;
-use crate::mysql::{name_repeated_by, with_equal_constants};
-
-/// Begins the names of columns that are headed by something else.
-const UNNAMED: &str = "__column_";
+use crate::mysql::{UNNAMED, name_repeated_by, with_equal_constants};
 
 /// Gives the columns of a list that would have the name of one before them another. Their headings stay.
 pub(super) fn name_repeated(select: &mut Select) {

@@ -58,7 +58,9 @@ pub use pieces::{executed, first_word, placeholders, received, split_statements}
 pub use prepare_command::{PrepareCommand, PreparedText};
 pub use qualify::with_database;
 pub(crate) use rewrite::rewrite;
-pub(crate) use select::{name_repeated_by, name_results, store_constants, with_equal_constants};
+pub(crate) use select::{
+    UNNAMED, name_repeated_by, name_results, store_constants, with_equal_constants,
+};
 pub use show::{ShowKind, ShowStatement, StaticList, TableName};
 pub(crate) use show::{described, read_show};
 pub use table_changes::{

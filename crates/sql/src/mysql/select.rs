@@ -15,7 +15,7 @@ use crate::visiting::{visit_expressions, visit_mut};
 use crate::{ErrorCode, SqlError};
 
 /// Begins the names of columns that are headed by something else.
-const UNNAMED: &str = "__column_";
+pub(crate) const UNNAMED: &str = "__column_";
 
 /// Gives the columns of a SELECT that would have the name of one before them another. Their headings stay.
 pub(super) fn name_repeated(select: &mut Select) {
