@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import shlex
 import shutil
@@ -137,6 +138,34 @@ def test_replicas_that_a_disk_does_not_give_come_anew(cluster: Cluster) -> None:
     assert cluster.command("repair").status == 0
     assert contents(cluster) == before
     assert not list(cluster.directory.glob("*/replicas/tables/*/*/*.damaged"))
+
+
+def test_damage_that_is_found_while_files_come_is_made_good_too(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    """The worker took it for what it had just looked for, and lacked it until it was told of another assignment."""
+    own = shutil.copytree(data, tmp_path / "data")
+    numbers = random.Random(3)
+    notes = write_lines(tmp_path / "notes.csv", [f"{number},{numbers.randbytes(1500).hex()}" for number in range(3000)], "id,note")
+    meridian.load(own, "sky", "Note", notes, kind="replicated")
+    with cluster_of(meridian, tmp_path / "cluster", own, 2, 2) as cluster:
+        assert cluster.command("rebalance").status == 0
+        before = contents(cluster)
+        cluster.workers["w1"].end()
+        worker = cluster.start_worker("w1", "--repair-bandwidth", "1M")
+        wait_until(lambda: "joined the cluster" in worker.log, SECONDS, "it is back")
+        (first,), visits = of_table(worker, "Note"), of_table(worker, "Visit")
+        assert len(before[first]) > 4_000_000, "it takes some seconds"
+        for path in [first, *visits]:
+            replace(path, flipped(path))
+        assert cluster.command("scrub", "w1", "--table", "Note").status == 3
+        wait_until(lambda: list(worker.directory.rglob("*.unfinished")), SECONDS, "it comes")
+        outcome = cluster.command("scrub", "w1", "--table", "Visit")
+        # The worker reads by itself, too, and may have found one already.
+        assert outcome.status == 3 and "of them damaged, which come anew" in outcome.complaint, outcome
+        assert not first.exists(), "it comes still"
+        outcome = cluster.command("repair")
+        assert outcome.status == 0 and "each of " in outcome.text, outcome
+        wait_until(first.exists, SECONDS, "the replicated table is there, too")
+        assert contents(cluster) == before
 
 
 def test_a_statement_has_replicas_made_anew_that_cannot_be_read(cluster: Cluster) -> None:

@@ -166,6 +166,7 @@ pub(super) async fn keep_fetching(worker: &Worker) {
             sleep(IDLE).await;
             continue;
         };
+        // Read before anything is looked for: a file that is given up while others come is missed in the next round.
         let version = worker.held.version();
         if done == Some((assignment, version)) {
             sleep(IDLE).await;
@@ -182,7 +183,7 @@ pub(super) async fn keep_fetching(worker: &Worker) {
             sleep(PAUSE).await;
             continue;
         }
-        done = Some((assignment, worker.held.version()));
+        done = Some((assignment, version));
     }
 }
 
