@@ -294,21 +294,31 @@ def test_pieces_that_hang_run_elsewhere(meridian: Meridian, small: Path, tmp_pat
 
 def test_pieces_that_take_long_do_not_hang(meridian: Meridian, small: Path, tmp_path: Path) -> None:
     """Nor do those that wait for threads which others have."""
-    long = "SELECT COUNT(*), SUM(b.id) FROM Star a, Star b WHERE scisql_angSep(a.ra, a.`dec`, b.ra, b.`dec`) < 120 AND a.id % 12 = 3"
+    pairs = "SELECT COUNT(*), SUM(b.id) FROM Star a, Star b WHERE scisql_angSep(a.ra, a.`dec`, b.ra, b.`dec`) < 120"
     with cluster_of(meridian, tmp_path / "cluster", small, 1, 1, "--stalled-after", 3) as cluster:
-        rows: dict[int, object] = {}
 
-        def client(number: int) -> None:
-            rows[number] = execute(cluster.server, f"/* {number} */ {long}")
+        def all_at_once(one_of: int) -> list[object]:
+            """Four queries of so many of the stars."""
+            rows: list[object] = []
+            clients = [
+                threading.Thread(target=lambda number=number: rows.append(execute(cluster.server, f"/* {number} */ {pairs} AND a.id % {one_of} = {one_of - 1}")))
+                for number in range(4)
+            ]
+            for client in clients:
+                client.start()
+            for client in clients:
+                client.join(timeout=600)
+            return rows
 
-        threads = [threading.Thread(target=client, args=(number,)) for number in range(4)]
-        began = time.monotonic()
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(timeout=600)
-        assert time.monotonic() - began > 6, "it is long enough to tell"
-        assert len(rows) == 4 and len({str(found) for found in rows.values()}) == 1
+        # However fast the program is: a share of the stars that takes longer than pieces may say nothing.
+        for one_of in (12, 3, 1):
+            began = time.monotonic()
+            rows = all_at_once(one_of)
+            took = time.monotonic() - began
+            assert len(rows) == 4 and len({str(found) for found in rows}) == 1
+            if took > 6:
+                break
+        assert took > 6, "it is long enough to tell"
         assert "make no progress" not in cluster.server.log
         wait_until(lambda: sum(cluster.pieces().values()) >= 4, 10, "the worker has run the pieces")
 
