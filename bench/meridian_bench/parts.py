@@ -31,9 +31,9 @@ from .machine import describe, memory_bytes
 from .markdown import markdown_table, milliseconds
 
 BENCH = Path(__file__).resolve().parent.parent
-OBJECTS = {"tiny": 2_000, "small": 200_000, "standard": 4_000_000}
-ROUNDS = {"tiny": 3, "small": 200, "standard": 100}
-SCANS = {"tiny": 2, "small": 30, "standard": 20}
+OBJECTS = {"tiny": 2_000, "small": 200_000, "standard": 4_000_000, "large": 20_000_000}
+ROUNDS = {"tiny": 3, "small": 200, "standard": 100, "large": 100}
+SCANS = {"tiny": 2, "small": 30, "standard": 20, "large": 12}
 EPOCHS = 5
 PARTS = 30
 SEED = 13
@@ -146,6 +146,7 @@ def arguments(name: str, page: str, description: str) -> argparse.Namespace:
     parser.add_argument("--work", type=Path, required=True, help="directory for the catalogue and the databases")
     parser.add_argument("--out", type=Path, default=BENCH, help=f"directory for {page}")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of each process; default: all")
+    parser.add_argument("--without-compaction", action="store_true", help="leave the compacted tables out, where there are any")
     return parser.parse_args()
 
 
@@ -161,11 +162,12 @@ def report(options: argparse.Namespace, rows: dict[str, int], measured: dict[str
         *wrong,
         *([""] if wrong else []),
     ]
+    others = [MANY] if options.without_compaction else [MANY, COMPACTED]
     cells = [
-        [title, milliseconds(found[ONE]), *(f"{milliseconds(found[name])} ({found[name] / found[ONE]:.2f} x)" for name in (MANY, COMPACTED))]
+        [title, milliseconds(found[ONE]), *(f"{milliseconds(found[name])} ({found[name] / found[ONE]:.2f} x)" for name in others)]
         for title, found in measured.items()
     ]
-    lines += markdown_table(["query", ONE, MANY, COMPACTED], cells)
+    lines += markdown_table(["query", ONE, *others], cells)
     return "\n".join([*lines, *notes]).rstrip() + "\n"
 
 
@@ -178,16 +180,14 @@ def run(options: argparse.Namespace) -> int:
     catalogue = catalogues.prepare(work / "catalogue", program, OBJECTS[options.size], EPOCHS, 1, False)
     tables = [catalogue.tables["Object"], catalogue.tables["Source"]]
     parts = {table.name: split(table, work / "parts") for table in tables}
-    setups = {
-        name: Setup(work / directory, catalogue.tables, options.threads, memory_bytes(), program)
-        for name, directory in ((ONE, "one"), (MANY, "many"), (COMPACTED, "compacted"))
-    }
+    directories = {ONE: "one", MANY: "many"} | ({} if options.without_compaction else {COMPACTED: "compacted"})
+    setups = {name: Setup(work / directory, catalogue.tables, options.threads, memory_bytes(), program) for name, directory in directories.items()}
     notes = []
     whole = loaded(setups[ONE], tables, None)
     appended = loaded(setups[MANY], tables, parts)
     if whole and appended:
         notes.append(f"Loading both tables whole took {whole:.1f} s, {2 * PARTS} loads of a part each {appended:.1f} s.")
-    if loaded(setups[COMPACTED], tables, parts):
+    if COMPACTED in setups and loaded(setups[COMPACTED], tables, parts):
         begun = time.perf_counter()
         subprocess.run([str(program), "compact", "--data", str(setups[COMPACTED].home)], check=True, stdout=subprocess.DEVNULL)
         notes.append(f"The compaction took {time.perf_counter() - begun:.1f} s by one thread.")
@@ -204,7 +204,8 @@ def run(options: argparse.Namespace) -> int:
     finally:
         for server in servers.values():
             server.stop()
-    notes.append(f"Parts after the compaction: {', '.join(f'{table} {number}' for table, number in counts[COMPACTED].items())}.")
+    if COMPACTED in counts:
+        notes.append(f"Parts after the compaction: {', '.join(f'{table} {number}' for table, number in counts[COMPACTED].items())}.")
     options.out.mkdir(parents=True, exist_ok=True)
     page = options.out / "PARTS.md"
     rows = {table.name: table.rows for table in tables}

@@ -17,11 +17,10 @@ use store::{
 };
 
 use crate::loaded_table::{LoadedTable, StoredTable};
+use crate::open_file_limit::most_open_files;
 use crate::stored_part::StoredPart;
 use crate::{EngineError, loaded_table};
 
-/// How many chunk files stay open between queries.
-const OPEN_FILES: usize = 512;
 /// Bytes of decoded columns that are cached by default.
 const USUAL_KEPT_BYTES: u64 = 64 << 20;
 /// Tables that are looked up at the same time, at most.
@@ -176,7 +175,7 @@ impl Archive {
         let opened = OpenArchive {
             data_dir: data_dir.to_owned(),
             catalog: catalog.clone(),
-            files: OpenFiles::new(OPEN_FILES).keeping(DecodedBlocks::new(bytes)),
+            files: OpenFiles::new(most_open_files(bytes)).keeping(DecodedBlocks::new(bytes)),
             tables: Mutex::default(),
             looking: std::array::from_fn(|_| tokio::sync::Mutex::default()),
             views: Mutex::default(),

@@ -194,6 +194,7 @@ fn statement_or_option(argument: OsString) -> OsString {
 
 fn main() -> ExitCode {
     heap::give_back_by(heap::give_back);
+    engine::allow_more_open_files();
     let command = Cli::parse_from(std::env::args_os().map(statement_or_option)).command;
     // What reads a file once leaves the cache to what reads it again.
     let is_of_queries = matches!(command, Command::Sql(_) | Command::Serve(_));
