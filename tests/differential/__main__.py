@@ -54,6 +54,7 @@ def main() -> int:
     parser.add_argument("--memory", default="", help="memory of the server's statements, such as 16M; what cannot spill may fail for want of it then")
     parser.add_argument("--twice", action="store_true", help="ask each statement twice, the second time of the server's result cache")
     parser.add_argument("--released", action="store_true", help="ask as a user to whom the rows of each table are released by a condition, which all meet")
+    parser.add_argument("--adql", action="store_true", help="ask all in ADQL, by TAP, and nothing in MySQL's dialect; by default a part is asked in both")
     parser.add_argument("--world", type=int, default=0, help="the number of the first world: goes on where another run of the seed ended")
     parser.add_argument("--statement", default=None, help="ask this statement of the first world alone, by its number")
     parser.add_argument("--per-world", type=int, default=500, help="statements to ask of each world")
@@ -81,12 +82,12 @@ def main() -> int:
     outcome = run(
         Plan(
             binary, seed, count if arguments.statement is None else arguments.per_world, seconds, jobs, arguments.world, arguments.per_world,
-            arguments.shrink_seconds, arguments.save, arguments.statement, tuple(arguments.ignore),
+            arguments.shrink_seconds, arguments.save, arguments.statement, tuple(arguments.ignore), arguments.adql,
         ),  # fmt: skip
         say,
     )
     tally = outcome.tally
-    say(f"differential: {tally.statements} statements, {len(outcome.found)} failures, {wrong} cases wrong; SEED={seed}")
+    say(f"differential: {tally.statements} statements, {tally.in_adql} of them in ADQL, {len(outcome.found)} failures, {wrong} cases wrong; SEED={seed}")
     counted = [
         ("known and not repaired", outcome.known), ("allowed", tally.allowed), ("no answer of DuckDB's", tally.skipped),
         ("failed, not made smaller", outcome.not_shrunk),

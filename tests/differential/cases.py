@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from comparison import Row, difference, normalised_rows
 from differential.databases import ARROW_TYPES, Field, TableRows, TableShape, World, load, parsed
+from differential.dialects import ADQL, MYSQL, Dialect
 from differential.engines import Rejection, Rows, ServedDatabase
 from meridian_cli import Meridian
 
@@ -22,13 +23,14 @@ OPEN_CASES = CASES / "open"
 
 @dataclass(frozen=True)
 class Case:
-    """What a file of `cases/` says. Statements are asked one after the other of one server."""
+    """What a file of `cases/` says. Statements are asked one after the other of one server, in one dialect."""
 
     name: str
     story: str
     world: World
     statements: list[str]
     expected: list[list[Row]]
+    dialect: Dialect = MYSQL
 
 
 def written(value: object) -> object:
@@ -41,7 +43,7 @@ def plain_rows(rows: Sequence[Sequence[object]]) -> list[list[object]]:
     return [[written(value) for value in row] for row in normalised_rows(rows)]
 
 
-def as_json(story: str, world: World, statements: list[str], expected: list[Rows]) -> str:
+def as_json(story: str, world: World, statements: list[str], expected: list[Rows], dialect: Dialect = MYSQL) -> str:
     """The text of a case's file: a line for each row."""
     tables = []
     for table in world.tables:
@@ -54,9 +56,8 @@ def as_json(story: str, world: World, statements: list[str], expected: list[Rows
     asked = [
         json.dumps({"sql": text, "expected": plain_rows(rows)}, ensure_ascii=False) for text, rows in zip(statements, expected)
     ]
-    return (
-        f'{{"story": {json.dumps(story)},\n "parts": {world.parts},\n "tables": [\n  ' + ",\n  ".join(tables) + '],\n "statements": [\n  ' + ",\n  ".join(asked) + "]}\n"
-    )
+    head = f'{{"story": {json.dumps(story)},\n "dialect": "{dialect}",\n "parts": {world.parts},\n "tables": [\n  '
+    return head + ",\n  ".join(tables) + '],\n "statements": [\n  ' + ",\n  ".join(asked) + "]}\n"
 
 
 def read(path: Path) -> Case:
@@ -71,14 +72,22 @@ def read(path: Path) -> Case:
         columns = zip(*table["rows"]) if table["rows"] else [[] for _ in fields]
         arrays = [pa.array([parsed(value, kind) for value in column], kind) for column, kind in zip(columns, kinds)]
         tables.append(TableRows(shape, pa.table(arrays, names=[one.name for one in fields])))
-    statements = content["statements"]
+    statements, dialect = content["statements"], content.get("dialect", MYSQL)
+    assert dialect in (MYSQL, ADQL), f"{path}: there is no dialect {dialect}"
     expected = [normalised_rows(one["expected"]) for one in statements]
-    return Case(path.stem, content["story"], World(tuple(tables), content.get("parts", 1)), [one["sql"] for one in statements], expected)
+    return Case(path.stem, content["story"], World(tuple(tables), content.get("parts", 1)), [one["sql"] for one in statements], expected, dialect)
 
 
 def all_cases(directory: Path = CASES) -> list[Case]:
     """The cases of a folder, in the order of their names."""
     return [read(path) for path in sorted(directory.glob("*.json"))]
+
+
+def answer(served: ServedDatabase, statement: str, dialect: Dialect) -> Rows:
+    """The rows of a case's statement."""
+    if dialect == ADQL:
+        return served.ask_adql(statement)
+    return served.command_line.execute(statement) if "read_" in statement else served.ask_text(statement)
 
 
 def complaint(case: Case, meridian: Meridian, directory: Path) -> str | None:
@@ -88,7 +97,7 @@ def complaint(case: Case, meridian: Meridian, directory: Path) -> str | None:
     try:
         for statement, expected in zip(case.statements, case.expected):
             try:
-                rows = served.command_line.execute(statement) if "read_" in statement else served.ask_text(statement)
+                rows = answer(served, statement, case.dialect)
             except Rejection as rejection:
                 return f"{statement}\n{rejection}"
             got = [tuple(int.from_bytes(v, "big") if isinstance(v, bytes) else written(v) for v in row) for row in rows]

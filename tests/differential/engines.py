@@ -1,4 +1,4 @@
-"""Asks both sides: DuckDB in this process, Meridian by its server, as a prepared statement, or from the command line."""
+"""Asks both sides: DuckDB in this process, Meridian by its server, as a prepared statement, in ADQL by TAP, or from the command line."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ import pymysql
 
 from cluster_members import Cluster
 from differential.databases import World, duckdb_of
+from differential.dialects import ADQL, MYSQL, Dialect, for_duckdb, for_meridian
+from differential.tap import BROKEN, Tap, TapError
 from differential.tree import Query, Table, walk
-from differential.writing import FILES, as_prepared, for_duckdb, for_meridian
+from differential.writing import FILES, as_prepared
 from meridian_cli import Meridian, rows_of
 from serving import Server, wait_until
 from testbed.sides import Asker, Complaint
@@ -43,7 +45,8 @@ class TooLarge(OracleFails):
 
 @dataclass(frozen=True)
 class Rejection(Exception):
-    """Meridian has no answer: MySQL's number of the error (`LOST` if the connection or the process broke), and the sentence."""
+    """Meridian has no answer: MySQL's number of the error, or HTTP's status of one in ADQL (`LOST` if the connection or the process broke), and
+    the sentence."""
 
     number: int
     sentence: str
@@ -71,9 +74,10 @@ class Oracle:
         self.places = world.places()
         self.connection = duckdb_of(world)
 
-    def execute(self, query: Query, takes_last: bool = False, seconds: float = ORACLE_SECONDS) -> Rows:
-        """The rows of a statement. Of equally near rows those with the smallest places are found, or with the greatest."""
-        text = for_duckdb(query, self.places, takes_last)
+    def execute(self, query: Query, takes_last: bool = False, seconds: float = ORACLE_SECONDS, dialect: Dialect = MYSQL) -> Rows:
+        """The rows of a statement that Meridian is asked in a dialect. Of equally near rows those with the smallest places are found, or with the
+        greatest."""
+        text = for_duckdb(query, self.places, takes_last, dialect)
         try:
             with limited(seconds, self.connection.interrupt):
                 rows = self.connection.execute(text).fetchmany(MOST_ROWS + 1)
@@ -89,11 +93,11 @@ class Oracle:
             raise TooLarge(f"more than {MOST_ROWS} rows")
         return rows
 
-    def ask_plainly(self, query: Query) -> Rows:
+    def ask_plainly(self, query: Query, dialect: Dialect = MYSQL) -> Rows:
         """The rows of a statement by DuckDB's plan as it is first made: some of its optimizer's are wrong, as of EXISTS over outer joins."""
         self.connection.execute("PRAGMA disable_optimizer")
         try:
-            return self.execute(query, seconds=PLAIN_SECONDS)
+            return self.execute(query, seconds=PLAIN_SECONDS, dialect=dialect)
         finally:
             self.connection.execute("PRAGMA enable_optimizer")
 
@@ -173,6 +177,7 @@ class ServedDatabase:
         self.server = self._start()
         self.connection: pymysql.connections.Connection | None = None
         self.prepared: mysql.connector.MySQLConnection | None = None
+        self.tap: Tap | None = None
         self.command_line = CommandLine(meridian, directory)
 
     def _start(self) -> Server:
@@ -185,11 +190,13 @@ class ServedDatabase:
     def _revive(self) -> None:
         """Starts the server again where it has died."""
         if self.server.process.poll() is not None:
-            self.server, self.connection, self.prepared = self._start(), None, None
+            self.server, self.connection, self.prepared, self.tap = self._start(), None, None, None
 
-    def execute(self, query: Query, mark: str = "") -> Rows:
+    def execute(self, query: Query, mark: str = "", dialect: Dialect = MYSQL) -> Rows:
         """The rows of a statement; `mark` makes it one that the server has not met."""
-        text = f"/* {mark} */ {for_meridian(query)}" if mark else for_meridian(query)
+        text = f"/* {mark} */ {for_meridian(query, dialect)}" if mark else for_meridian(query, dialect)
+        if dialect == ADQL:
+            return self.ask_adql(text)
         return self.command_line.execute(text) if names_files(query) else self.ask_text(text)
 
     def ask_text(self, text: str) -> Rows:
@@ -214,6 +221,18 @@ class ServedDatabase:
                     self.connection.close()
             self.connection, number = None, LOST
         return Rejection(number, str(error.args[-1]) if error.args else repr(error))
+
+    def ask_adql(self, text: str) -> Rows:
+        """The rows of a text in ADQL, by TAP."""
+        self._revive()
+        if self.tap is None:
+            self.tap = Tap(self.server.http_port, LONGEST_SECONDS, **self.login)
+        try:
+            for _ in range(self.times):
+                rows = self.tap.execute(text)
+            return rows
+        except TapError as error:
+            raise Rejection(LOST if error.status == BROKEN else error.status, error.sentence) from None
 
     def ask_prepared(self, query: Query) -> Rows:
         """The rows of a statement that is prepared, its constants sent as parameters."""
@@ -244,6 +263,8 @@ class ServedDatabase:
     def close(self) -> None:
         """Ends the server, whatever state it is in."""
         self.command_line.close()
+        if self.tap is not None:
+            self.tap.close()
         for connection in (self.connection, self.prepared):
             with suppress(Exception):
                 if connection is not None:

@@ -16,7 +16,7 @@ SIGNS = ["eq", "eq", "ne", "lt", "le", "gt", "ge"]
 # What a kind of argument takes: integers are small, doubles tame, where they are computed with.
 BY_KIND: dict[str, list[str]] = {}
 for _name, _operator in OPERATORS.items():
-    if _operator.exact and _operator.kind != "bool":
+    if _operator.exact and _operator.kind != "bool" and _operator.meridian:
         BY_KIND.setdefault(_operator.kind, []).append(_name)
 
 

@@ -1,4 +1,5 @@
-"""The table of operators and functions: how each is written for Meridian and for DuckDB so that both mean the same.
+"""The table of operators and functions: how each is written for Meridian, in MySQL's dialect, and for DuckDB so that both mean the same.
+ADQL's forms are in adql.py.
 
 Left out of the grammar, since DuckDB cannot be made to mean the same by a few words, or since nobody fixes the answer:
 
@@ -23,7 +24,7 @@ from differential.tree import Aggregate, Apply, Column, Expr
 
 @dataclass(frozen=True)
 class Operator:
-    """A function of values: the kinds of its arguments and of its result, and its two forms."""
+    """A function of values: the kinds of its arguments and of its result, and its two forms. MySQL's dialect has none of one that is ADQL's alone."""
 
     args: tuple[str, ...]
     kind: str
@@ -35,6 +36,10 @@ class Operator:
 
 def _same(args: str, kind: str, text: str, duckdb: str | None = None, exact: bool = True) -> Operator:
     return Operator(tuple(args.split()), kind, text, duckdb or text, exact)
+
+
+def _in_adql(args: str, kind: str, duckdb: str) -> Operator:
+    return Operator(tuple(args.split()), kind, "", duckdb)
 
 
 _COMPARED = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -182,6 +187,22 @@ OPERATORS: dict[str, Operator] = {
     "if_time": _same("bool time time", "time", "IF({0}, {1}, {2})", "(CASE WHEN {0} THEN {1} ELSE {2} END)"),
     "date_of": _same("time", "date", "DATE({0})", "({0})::DATE"),
     "coalesce_date": _same("date date", "date", "COALESCE({0}, {1})"),
+    # Those of ADQL's alone, which take the places of others of the same kinds there (adql.py): the grammar makes none.
+    "ilike": _in_adql("text text", "bool", "({0} ILIKE {1})"),
+    "not_ilike": _in_adql("text text", "bool", "({0} NOT ILIKE {1})"),
+    "has_remainder": _in_adql("small small", "bool", "({0} % NULLIF({1}, 0) <> 0)"),
+    "matches": _in_adql("text text", "bool", "COALESCE({0} ILIKE {1}, FALSE)"),
+    "overlaps": _in_adql("number number number", "bool", "COALESCE({0} BETWEEN {1} AND {2}, FALSE)"),
+    "is_said": _in_adql("bool", "bool", "({0} = TRUE)"),
+    **{
+        name: _in_adql("real real real real real", "bool", "is_in_circle({0}, {1}, {2}, {3}, {4})")
+        for name in ("meets_circle", "in_circle_around", "in_circle_of_system")
+    },
+    "of_eighths": _in_adql("small", "int", "(trunc({0} / 8.0))::BIGINT"),
+    "truncate": _in_adql("tame", "real", "(trunc({0}) + 0.0)"),
+    "square": _in_adql("tame", "real", "(pow({0}, 2) + 0.0)"),
+    "lower": _in_adql("text", "text", "lower({0})"),
+    "cut_text": _in_adql("text", "text", "left({0}, 3)"),
 }
 
 AGGREGATES: dict[str, Operator] = {

@@ -15,14 +15,15 @@ from pathlib import Path
 
 from differential import cases
 from differential.databases import World, WorldMaker, load
+from differential.dialects import MYSQL, for_duckdb, for_meridian
 from differential.engines import Oracle, OracleFails, Rows, ServedDatabase, names_files
 from differential.grammar import Grammar
 from differential.known import known
 from differential.shrinking import shrink, shrink_rows, skeleton, tables_of
 from differential.tree import Query
-from differential.trials import Tally, Trial, Trying, trials
+from differential.trials import ADQL_SHARE, Tally, Trial, Trying, trials, trials_in_adql
 from differential.verdict import Failure, whole
-from differential.writing import for_duckdb, for_meridian
+from differential.writing import Places
 from meridian_cli import Failed, Meridian
 
 MOST_SHRUNK = 4
@@ -47,6 +48,8 @@ class Plan:
     only: str | None = None
     # Failures of which the category matches are counted and not made smaller.
     ignored: tuple[str, ...] = ()
+    # Whether all is asked in ADQL, and nothing in MySQL's dialect.
+    all_in_adql: bool = False
 
 
 @dataclass
@@ -75,6 +78,7 @@ class Outcome:
     def add(self, other: Outcome) -> None:
         """Takes in what another came to."""
         self.tally.statements += other.tally.statements
+        self.tally.in_adql += other.tally.in_adql
         self.tally.skipped += other.tally.skipped
         self.tally.allowed += other.tally.allowed
         self.found += other.found
@@ -120,11 +124,19 @@ class WorldRun:
         """Makes one statement and does what is to be done with it."""
         place = f"{self.plan.seed}/{self.number}/{number}"
         query = Grammar(self.world, place).statement()
-        for trial in trials(query, random.Random(f"{place}/trials")):
+        for trial in self.trials(query, place, trying.oracle.places):
             failed = trying.failure(trial)
             if failed is not None:
                 self.failed(trying, trial, *failed, place)
                 return
+
+    def trials(self, query: Query, place: str, places: Places) -> list[Trial]:
+        """What is done with a statement. ADQL's share has its own chance: what is asked in MySQL's dialect is the same with it and without."""
+        made = [] if self.plan.all_in_adql else trials(query, random.Random(f"{place}/trials"))
+        chance = random.Random(f"{place}/adql")
+        if chance.random() < ADQL_SHARE or self.plan.all_in_adql:
+            made += trials_in_adql(query, chance, places)
+        return made
 
     def failed(self, trying: Trying, trial: Trial, failure: Failure, at: int, place: str) -> None:
         """Makes a failure small, and keeps it if its form is new."""
@@ -137,14 +149,15 @@ class WorldRun:
             return
         if failure.category not in ANSWERS:
             self.errors.add(failure.category)
-        asked = self.outcome.tally.statements
-        alone = Trial((trial.variants[at],), trial.way)
+        tally = self.outcome.tally
+        asked, in_adql = tally.statements, tally.in_adql
+        alone = replace(trial, variants=(trial.variants[at],))
         if trial.way in ("served", "prepared") and len(trial.variants) > 1 and same(trying, alone, failure):
             trial = alone
-        small = shrink(trial.variants, lambda variants: same(trying, Trial(variants, trial.way), failure), self.plan.shrink_seconds)
-        trial = Trial(small, trial.way)
-        self.outcome.tally.statements = asked
-        form = f"{failure.category} {trial.way} {skeleton(small[0], self.world)}"
+        small = shrink(trial.variants, lambda variants: same(trying, replace(trial, variants=variants), failure), self.plan.shrink_seconds)
+        trial = replace(trial, variants=small)
+        tally.statements, tally.in_adql = asked, in_adql
+        form = f"{failure.category} {trial.dialect} {trial.way} {skeleton(small[0], self.world)}"
         if form in self.forms:
             return
         self.forms.add(form)
@@ -175,18 +188,18 @@ class WorldRun:
             failure = failure_in(self.meridian, world, trial) or failure
         except (Failed, OracleFails):
             pass
-        statements = [for_meridian(query) for query in trial.variants]
+        statements = [for_meridian(query, trial.dialect) for query in trial.variants]
         expected: list[Rows] = []
         for query in trial.variants:
             unlimited, taken = whole(query)
             try:
-                expected.append(oracle.execute(unlimited)[taken])
+                expected.append(oracle.execute(unlimited, dialect=trial.dialect)[taken])
             except OracleFails:
                 expected.append([])
-        case = cases.as_json(f"Found by the differential tester, {place}.", world, statements, expected)
-        return Found(
-            place, trial.way, failure, form, statements, [for_duckdb(q, world.places()) for q in trial.variants], case, rows_text(world)
-        )
+        case = cases.as_json(f"Found by the differential tester, {place}.", world, statements, expected, trial.dialect)
+        asked = [for_duckdb(query, world.places(), dialect=trial.dialect) for query in trial.variants]
+        way = trial.way if trial.dialect == MYSQL else f"{trial.way}, in ADQL"
+        return Found(place, way, failure, form, statements, asked, case, rows_text(world))
 
 
 def hash_of(seed: int, number: int) -> int:
@@ -198,7 +211,7 @@ def same(trying: Trying, trial: Trial, failure: Failure) -> bool:
     """Whether a trial fails in the same way; a statement that DuckDB does not understand does not count."""
     try:
         for query in trial.variants:
-            trying.oracle.execute(whole(query)[0])
+            trying.oracle.execute(whole(query)[0], dialect=trial.dialect)
     except OracleFails:
         return False
     found = trying.failure(trial)

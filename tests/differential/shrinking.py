@@ -184,14 +184,11 @@ def tables_of(variants: tuple[Query, ...], world: World) -> list[int]:
     for shape in reversed([table.shape for table in world.tables]):
         if (shape.database, shape.name) in names and shape.query is not None:
             names.update((shape.database, name) for name in shape.read)
-    needed = set()
-    for at, table in enumerate(world.tables):
-        if (table.shape.database, table.shape.name) in names:
-            needed.add(at)
-            directors = str(table.shape.options.get("director", "")).split(",")
-            needed.update(
-                other for other, one in enumerate(world.tables) if one.shape.database == table.shape.database and one.shape.name in directors
-            )
+    # So does a table after its directors, of which one may have a director too.
+    for shape in reversed([table.shape for table in world.tables]):
+        if (shape.database, shape.name) in names and "director" in shape.options:
+            names.update((shape.database, name) for name in str(shape.options["director"]).split(","))
+    needed = {at for at, table in enumerate(world.tables) if (table.shape.database, table.shape.name) in names}
     if all(world.tables[at].shape.database != "sky" for at in needed):
         # The database that statements are asked in has to be there.
         needed.add(next(at for at, one in enumerate(world.tables) if one.shape.name == "Hollow"))

@@ -1,4 +1,4 @@
-"""What is done with one statement: asked with several constants, prepared, and by laws that need no oracle."""
+"""What is done with one statement: asked with several constants, prepared, in ADQL, and by laws that need no oracle."""
 
 from __future__ import annotations
 
@@ -10,15 +10,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from differential import values
+from differential.adql import adapted, has_adql
+from differential.dialects import ADQL, MYSQL, Dialect
 from differential.engines import LOST, Oracle, OracleFails, Rejection, Rows, ServedDatabase, TooLarge, names_files
+from differential.tap import AFTER_ROWS
 from differential.tree import Apply, Constant, Expr, Node, Path, Query, Select, SetQuery, changed, first_select, kinds_of, outermost, put, walk
 from differential.verdict import ROUNDING, Failure, allowed, comparable, compare, exact_columns, of_rejection, whole
+from differential.writing import Places
 
 from comparison import difference
 
-SERVERS_MISTAKE = 1815
+# MySQL's number of a mistake of the server's own, and HTTP's, which is not known of one that comes after rows.
+SERVERS_MISTAKES = (1815, 500, AFTER_ROWS)
 EXACT_IN_DOUBLES = 2**53
 PREPARED_SHARE, PARTITION_SHARE, REDUNDANT_SHARE = 0.07, 0.05, 0.05
+# Of the statements that are asked in MySQL's dialect, so many are asked in ADQL as well, if they can be.
+ADQL_SHARE = 0.2
 
 
 @dataclass(frozen=True)
@@ -27,6 +34,7 @@ class Trial:
 
     variants: tuple[Query, ...]
     way: str = "served"
+    dialect: Dialect = MYSQL
 
 
 @dataclass
@@ -34,6 +42,7 @@ class Tally:
     """What was asked."""
 
     statements: int = 0
+    in_adql: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     allowed: Counter[str] = field(default_factory=Counter)
 
@@ -64,19 +73,25 @@ def variants(query: Query, rng: random.Random) -> tuple[Query, ...]:
     return query, with_constants(query, rng, values.plain), *(with_constants(query, rng, make) for make in more)
 
 
-def trials(query: Query, rng: random.Random) -> list[Trial]:
-    """What is done with a statement."""
+def trials(query: Query, rng: random.Random, dialect: Dialect = MYSQL) -> list[Trial]:
+    """What is done with a statement in a dialect."""
     all_variants = variants(query, rng)
-    made = [Trial(all_variants)]
+    made = [Trial(all_variants, dialect=dialect)]
     if names_files(query):
         return made
-    if rng.random() < PREPARED_SHARE:
+    if dialect == MYSQL and rng.random() < PREPARED_SHARE:
         made.append(Trial(all_variants, "prepared"))
     if rng.random() < PARTITION_SHARE and can_be_partitioned(query):
-        made.append(Trial((query,), "partition"))
+        made.append(Trial((query,), "partition", dialect))
     if rng.random() < REDUNDANT_SHARE and any(kind == "where" for kind, _ in conditions(query)):
-        made.append(Trial((query, redundant(query, rng)), "redundant"))
+        made.append(Trial((query, redundant(query, rng)), "redundant", dialect))
     return made
+
+
+def trials_in_adql(query: Query, rng: random.Random, places: Places) -> list[Trial]:
+    """What is done with a statement in ADQL; nothing if it cannot be asked so."""
+    made = adapted(query, rng, places)
+    return trials(made, rng, ADQL) if has_adql(made) else []
 
 
 def conditions(query: Query) -> list[tuple[str, Path]]:
@@ -145,51 +160,53 @@ class Trying:
                 return self._lawful(trial, self.equal_answers)
         mark = self.mark()
         for at, query in enumerate(trial.variants):
-            found = self.one(query, trial.way, mark)
+            found = self.one(query, trial.way, mark, trial.dialect)
             if found is not None:
                 return found, at
         return None
 
-    def one(self, query: Query, way: str, mark: str) -> Failure | None:
+    def one(self, query: Query, way: str, mark: str, dialect: Dialect) -> Failure | None:
         """Asks one statement and judges the answer."""
         unlimited, taken = whole(query)
         everything: Rows | None = None
         try:
-            everything = self.oracle.execute(unlimited)
+            everything = self.oracle.execute(unlimited, dialect=dialect)
         except OracleFails as failure:
             self.tally.skipped[str(failure).split(":")[0]] += 1
             if isinstance(failure, TooLarge):
                 return None
         try:
-            rows = self.execute(query, way, mark)
+            rows = self.execute(query, way, mark, dialect)
         except TooLarge as failure:
             self.tally.skipped[str(failure)] += 1
             return None
         if isinstance(rows, Failure) or rows is None or everything is None:
             return rows if isinstance(rows, Failure) else None
         found = compare(query, rows, everything, taken)
-        if found is not None and (excuse := self.excuse(query, unlimited, rows, taken)):
+        if found is not None and (excuse := self.excuse(query, unlimited, rows, taken, dialect)):
             self.tally.skipped[excuse] += 1
             return None
         return found
 
-    def excuse(self, query: Query, unlimited: Query, rows: Rows, taken: slice) -> str | None:
+    def excuse(self, query: Query, unlimited: Query, rows: Rows, taken: slice, dialect: Dialect = MYSQL) -> str | None:
         """Why rows that are not the oracle's are right all the same, if they are."""
-        if computes_with_null_in_a_set(query) and any(isinstance(value, int) and abs(value) > EXACT_IN_DOUBLES for row in self.oracle.execute(unlimited) for value in row):
+        may_round = dialect == MYSQL and computes_with_null_in_a_set(query)
+        if may_round and any(isinstance(value, int) and abs(value) > EXACT_IN_DOUBLES for row in self.oracle.execute(unlimited) for value in row):
             return "NULL in arithmetic is a double, as in MySQL, beside integers of a set operation"
         try:
-            if compare(query, rows, self.oracle.ask_plainly(unlimited), taken) is None:
+            if compare(query, rows, self.oracle.ask_plainly(unlimited, dialect), taken) is None:
                 return "DuckDB's optimizer contradicts DuckDB"
-            one, other = self.oracle.execute(unlimited), self.oracle.execute(unlimited, takes_last=True)
+            one, other = (self.oracle.execute(unlimited, takes_last, dialect=dialect) for takes_last in (False, True))
             return None if compare(query, one[taken], other, taken) is None else "which of equally near rows is found is not determined"
         except OracleFails:
             return None
 
-    def execute(self, query: Query, way: str, mark: str) -> Rows | Failure | None:
+    def execute(self, query: Query, way: str, mark: str, dialect: Dialect) -> Rows | Failure | None:
         """The rows; a failure; or nothing, where an error may be."""
         self.tally.statements += 1
+        self.tally.in_adql += dialect == ADQL
         try:
-            rows = self.served.ask_prepared(query) if way == "prepared" else self.served.execute(query, mark)
+            rows = self.served.ask_prepared(query) if way == "prepared" else self.served.execute(query, mark, dialect)
         except Rejection as rejection:
             if reason := allowed(rejection):
                 self.tally.allowed[reason] += 1
@@ -199,7 +216,7 @@ class Trying:
 
     def explained(self, rejection: Rejection) -> Failure:
         """An error; one of the server's own with what it has logged of it, which comes a little later."""
-        if rejection.number not in (LOST, SERVERS_MISTAKE):
+        if rejection.number not in (LOST, *SERVERS_MISTAKES):
             return of_rejection(rejection)
         time.sleep(0.3)
         story = self.served.panics
@@ -216,7 +233,7 @@ class Trying:
 
     def equal_answers(self, trial: Trial) -> Failure | None:
         """The variants have the same answer."""
-        answers = [self.execute(query, "served", self.mark()) for query in trial.variants]
+        answers = [self.execute(query, "served", self.mark(), trial.dialect) for query in trial.variants]
         if any(answer is None or isinstance(answer, Failure) for answer in answers):
             return next((answer for answer in answers if isinstance(answer, Failure)), None)
         return self.differ(trial.variants[0], answers[0], answers[1], "with the redundant condition")  # type: ignore[arg-type]
@@ -226,7 +243,7 @@ class Trying:
         query = trial.variants[0]
         assert isinstance(query, Select) and query.where is not None
         forms = [query.where, Apply("bool", "not", (query.where,)), Apply("bool", "is_unknown", (query.where,)), None]
-        answers = [self.execute(replace(query, where=where, order=()), "served", self.mark()) for where in forms]
+        answers = [self.execute(replace(query, where=where, order=()), "served", self.mark(), trial.dialect) for where in forms]
         if any(answer is None or isinstance(answer, Failure) for answer in answers):
             return next((answer for answer in answers if isinstance(answer, Failure)), None)
         parts = [row for answer in answers[:3] for row in answer]  # type: ignore[union-attr]

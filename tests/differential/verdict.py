@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 from comparison import Row, Tolerance, difference, normalised_rows, unmatched
 from differential.engines import LOST, MEMORY, Rejection, Rows
 from differential.operators import is_exact
+from differential.tap import AFTER_ROWS
 from differential.tree import Column, Item, Query, Select, SortKey, first_select, kinds_of, outermost, with_outermost
 
 # Sums and means of doubles; separations of near pairs, which the haversine formula has from differences of large numbers.
 ROUNDING = Tolerance(relative=1e-7, absolute=1e-9)
 
-# The documented limits: the number of the error, what its sentence says, and where it is documented.
+# The documented limits: the number of the error, what its sentence says, and where it is documented. TAP tells the same sentence with a status for
+# the number, or in a document of status 200, if it was found after the first rows (docs/tap.md).
 ALLOWED = [
     (1690, r"beyond the range of BIGINT", "docs/sql.md: an integer beyond 64 bits is an error; which rows are computed is not fixed"),
     (1105, r"declination .* is outside of -90 to 90", "docs/sql.md: regions are of declinations that there are"),
@@ -26,6 +28,10 @@ ALLOWED = [
     (1105, r"in a query of a view, or of a table whose rows", "docs/users.md: what is wrong with a value is not told of tables whose rows are not all released"),
     (1582, r"the radius is a number of arcseconds from 0 to 648000", "docs/crossmatch.md: radii of crossmatches"),
 ]
+
+# HTTP's status of a mistake, and of what has another one.
+MISTAKE = 400
+STATUSES = {1041: 503}
 
 # Where the server was given little memory.
 TOO_LITTLE = (1041, r"\(--memory\)", "docs/queries.md: what cannot spill needs memory")
@@ -42,14 +48,14 @@ class Failure:
 def allowed(rejection: Rejection) -> str | None:
     """Why an error may be, if it may."""
     for number, pattern, reason in [*ALLOWED, *([TOO_LITTLE] if os.environ.get(MEMORY) else [])]:
-        if rejection.number == number and re.search(pattern, rejection.sentence):
+        if rejection.number in (number, STATUSES.get(number, MISTAKE), AFTER_ROWS) and re.search(pattern, rejection.sentence):
             return reason
     return None
 
 
 def of_rejection(rejection: Rejection) -> Failure:
-    """An error as a failure; errors that differ in names and numbers alone are of one category."""
-    what = re.sub(r"'[^']*'|\"[^\"]*\"|\b\w*\d[\w.]*|\(line .*", "#", rejection.sentence)[:90]
+    """An error as a failure; errors that differ in names, numbers and places alone are of one category."""
+    what = re.sub(r"'[^']*'|\"[^\"]*\"|\b\w*\d[\w.]*|\(line [\s\S]*", "#", rejection.sentence)[:90]
     word = "broken" if rejection.number == LOST else f"error {rejection.number}"
     return Failure(f"{word}: {what}", str(rejection))
 

@@ -1,6 +1,6 @@
-"""Writes a statement's tree as text: for Meridian in MySQL's dialect, or for DuckDB so that it means the same.
+"""Writes a statement's tree as text: for Meridian in MySQL's dialect, or for DuckDB so that it means the same. adql.py has the writers for ADQL.
 
-Both writers share what is the same. DuckDB's writes out what DuckDB has not: areas, crossmatches, `IN` of several values.
+All writers share what is the same. DuckDB's writes out what DuckDB has not: areas, crossmatches, `IN` of several values.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from differential import values
-from differential.operators import AGGREGATES, OPERATORS, WINDOWS
+from differential.operators import AGGREGATES, OPERATORS, WINDOWS, Operator
 from differential.tree import (
     Aggregate, Apply, Area, Column, Constant, Crossmatch, Derived, Exists, InList, InQuery, Item, Join, Node, Quantified, Query,
     ScalarQuery, Select, SetQuery, SortKey, Star, Table, Window, With,
@@ -41,7 +41,7 @@ class Writer:
         """An identifier."""
         return name
 
-    def template(self, meridian: str, duckdb: str) -> str:
+    def template(self, name: str, operator: Operator) -> str:
         """The form of an operator in this dialect."""
         raise NotImplementedError
 
@@ -51,21 +51,21 @@ class Writer:
 
     def _apply(self, node: Apply) -> str:
         operator = OPERATORS[node.operator]
-        return self.template(operator.meridian, operator.duckdb).format(*map(self.write, node.args))
+        return self.template(node.operator, operator).format(*map(self.write, node.args))
 
     def _inlist(self, node: InList) -> str:
         return f"({self.write(node.tested)} {'NOT ' * node.negated}IN ({self._list(node.among)}))"
 
     def _aggregate(self, node: Aggregate) -> str:
         operator = AGGREGATES[node.function]
-        text = self.template(operator.meridian, operator.duckdb)
+        text = self.template(node.function, operator)
         if node.distinct:
             text = text.replace("(", "(DISTINCT ", 1)
         return text.format(*map(self.write, node.args))
 
     def _window(self, node: Window) -> str:
         operator, _ = WINDOWS[node.function]
-        call = self.template(operator.meridian, operator.duckdb).format(*map(self.write, node.args))
+        call = self.template(node.function, operator).format(*map(self.write, node.args))
         parts = [f"PARTITION BY {self._list(node.partition)}"] if node.partition else []
         parts += [f"ORDER BY {self._list(node.order)}"] if node.order else []
         parts += [node.frame] if node.frame else []
@@ -116,7 +116,7 @@ class Writer:
         raise NotImplementedError
 
     def _select(self, node: Select) -> str:
-        text = f"SELECT {'DISTINCT ' * node.is_distinct}{self._list(node.items)}"
+        text = f"SELECT {'DISTINCT ' * node.is_distinct}{self.top(node.limit)}{self._list(node.items)}"
         if node.source is not None:
             text += f" FROM {self.from_clause(node)}"
         if conditions := self.conditions(node):
@@ -131,6 +131,10 @@ class Writer:
         """What stands in FROM."""
         assert node.source is not None
         return self.write(node.source)
+
+    def top(self, limit: Constant | None) -> str:
+        """What says at the head of a SELECT how many rows it gives, in a dialect that says it there."""
+        return ""
 
     def ending(self, order: tuple[SortKey, ...], limit: Constant | None, offset: Constant | None = None) -> str:
         """ORDER BY and LIMIT."""
@@ -184,8 +188,8 @@ class MeridianWriter(Writer):
             return self.shown.get(node.name, node.name)
         return node.name if node.alias == self.bare else super()._column(node)
 
-    def template(self, meridian: str, duckdb: str) -> str:
-        return meridian
+    def template(self, name: str, operator: Operator) -> str:
+        return operator.meridian
 
     def _constant(self, node: Constant) -> str:
         if self.parameters is not None and node.role is not None:
@@ -264,8 +268,8 @@ class DuckWriter(Writer):
     def name(self, name: str) -> str:
         return f'"{name}"'
 
-    def template(self, meridian: str, duckdb: str) -> str:
-        return duckdb
+    def template(self, name: str, operator: Operator) -> str:
+        return operator.duckdb
 
     def _constant(self, node: Constant) -> str:
         if node.value is None:
@@ -348,16 +352,6 @@ def number(value: object) -> str:
     """An integer or a double as Meridian is given it. A double of all its digits without an exponent were a decimal, which is compared with an
     integer digit by digit."""
     return f"{value!r}e0" if isinstance(value, float) and 1e15 <= abs(value) < 1e16 else repr(value)
-
-
-def for_meridian(query: Query) -> str:
-    """A statement as Meridian is asked."""
-    return MeridianWriter().write(query)
-
-
-def for_duckdb(query: Query, places: Places, takes_last: bool = False) -> str:
-    """A statement as DuckDB is asked."""
-    return DuckWriter(places, takes_last).write(query)
 
 
 def as_prepared(query: Query) -> tuple[str, list[object]]:
