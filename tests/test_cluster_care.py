@@ -340,6 +340,47 @@ def test_a_rebalance_waits_until_a_new_worker_has_its_share(cluster: Cluster) ->
     assert states(cluster)["w0"] == "drained"
 
 
+# Ending.
+
+
+def test_a_worker_that_has_ended_is_removed_at_once(cluster: Cluster) -> None:
+    """For four seconds it was said to run, and a scrub failed for it until it was removed."""
+    assert cluster.command("drain", "w2").status == 0
+    assert cluster.command("rebalance").status == 0
+    assert states(cluster)["w2"] == "drained"
+    cluster.workers["w2"].end()
+    assert states(cluster)["w2"] == "silent"
+    outcome = cluster.command("scrub")
+    assert outcome.status == 0 and " of 2 workers and " in outcome.text, outcome
+    outcome = cluster.command("scrub", "w2")
+    assert outcome.status == 3 and "it does not report" in outcome.complaint, outcome
+    outcome = cluster.command("remove", "w2")
+    assert outcome.status == 0, outcome.complaint
+    assert set(states(cluster)) == {"w0", "w1"}
+    # One that is killed says nothing.
+    cluster.start_worker("w2")
+    wait_until(lambda: states(cluster).get("w2") == "live", SECONDS, "it is back")
+    assert cluster.command("rebalance").status == 0
+    cluster.workers["w2"].end(signal.SIGKILL)
+    outcome = cluster.command("remove", "w2")
+    assert outcome.status == 1, outcome
+    assert re.search(r"runs at 127\.0\.0\.1:\d+, from where it reported \d\.\d s ago: drain it, .* try again in [1-5] s", outcome.complaint)
+    wait_until(lambda: cluster.command("remove", "w2").status == 0, 20, "it is removed")
+
+
+def test_a_worker_that_is_restarted_is_not_lost(cluster: Cluster) -> None:
+    """Whoever says that it ends may come back: nothing moves, and its next process counts at once."""
+    before = files(cluster)
+    for _ in range(3):
+        cluster.workers["w1"].end()
+        status = cluster.status()
+        assert states(cluster)["w1"] == "silent"
+        assert status["short_replicas"] == status["missing_replicas"] == status["coming_replicas"] == 0, status
+        cluster.start_worker("w1")
+        wait_until(lambda: states(cluster)["w1"] == "live", SECONDS, "it is back")
+    assert files(cluster) == before and cluster.has_replicas()
+
+
 # Adding.
 
 

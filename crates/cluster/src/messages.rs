@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   worker ──► front end   POST /members/NAME                 MemberReport, once a second to each front end ──► Assignment
+//!                          POST /members/NAME/end             WorkerEnd, to each front end when it is told to end
 //!                          GET  /parts/PART/manifest          the manifest of a part
 //!                          GET  /parts/PART/files/CHUNK       a chunk file, whole or by ranges
 //!   front end ──► worker   POST /shares                       ShareRequest ──► frames (see `frames`)
@@ -85,6 +86,15 @@ pub struct MemberReport {
     /// Its list of revoked certificates.
     #[serde(default)]
     pub revoked: ListNews,
+}
+
+/// What a worker says when it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerEnd {
+    /// The number of the process that ends.
+    pub process: u64,
+    /// A number higher than those of its reports: of these, one that was under way does not count any more.
+    pub number: u64,
 }
 
 /// What a front end says to a worker.

@@ -458,6 +458,7 @@ mod tests {
                 revoked: crate::tls::ListNews::default(),
             },
             heard: Instant::now(),
+            has_ended: false,
             holdings: Arc::new(HashMap::from([(PART, files)])),
             holdings_version: None,
         }

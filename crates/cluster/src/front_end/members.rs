@@ -8,7 +8,7 @@ use catalog::LoadId;
 use sky::ChunkId;
 
 use super::parts::PartKey;
-use crate::messages::{MemberReport, PartFiles};
+use crate::messages::{MemberReport, PartFiles, WorkerEnd};
 
 /// A worker that has said nothing for so long gets no pieces.
 pub(crate) const SILENT_AFTER: Duration = Duration::from_secs(4);
@@ -23,6 +23,8 @@ pub(crate) struct Member {
     pub report: MemberReport,
     /// When.
     pub heard: Instant,
+    /// Whether it has said since that it ends. It is lost no sooner for that: it may be started again.
+    pub has_ended: bool,
     /// What it holds.
     pub holdings: Arc<Holdings>,
     /// The version of these, with the process that counts it; `None` before it has told.
@@ -32,7 +34,18 @@ pub(crate) struct Member {
 impl Member {
     /// Whether pieces are sent to it.
     pub fn is_live(&self, now: Instant) -> bool {
+        !self.has_ended && self.is_heard(now)
+    }
+
+    /// Whether it has reported lately, even if it has ended since.
+    fn is_heard(&self, now: Instant) -> bool {
         now.duration_since(self.heard) < SILENT_AFTER
+    }
+
+    /// Whether it holds files of chunks, which replicated tables have none of.
+    pub fn holds_chunks(&self) -> bool {
+        let mut files = self.holdings.values().flatten();
+        files.any(|file| file.0 >= 0)
     }
 
     /// The number of the assignment that it follows, if that is of this epoch.
@@ -84,11 +97,29 @@ impl Members {
         let member = Member {
             report,
             heard: now,
+            has_ended: false,
             holdings,
             holdings_version: known,
         };
         members.insert(name.to_owned(), member);
         (known_version, is_new || has_told)
+    }
+
+    /// Takes a worker's word that it ends. Whether it is news: another process of its name may have reported before that has come.
+    pub fn end(&self, name: &str, end: WorkerEnd) -> bool {
+        let mut members = self.lock();
+        let known = members.get_mut(name);
+        let Some(known) = known.filter(|it| it.report.process == end.process) else {
+            return false;
+        };
+        known.report.number = known.report.number.max(end.number);
+        !std::mem::replace(&mut known.has_ended, true)
+    }
+
+    /// Whether any worker reaches this front end, or has until it ended.
+    pub fn has_heard_any(&self) -> bool {
+        let now = Instant::now();
+        self.lock().values().any(|member| member.is_heard(now))
     }
 
     /// The workers at this moment.
@@ -233,6 +264,31 @@ mod tests {
         assert_eq!(part_files(&members.all()["a"].holdings), some);
         assert!(members.is_live("a", 2) && !members.is_live("a", 1) && !members.is_live("b", 2));
     }
+
+    /// For 4 s after its end a worker counted as running: it could not be removed, and got pieces.
+    #[test]
+    fn a_worker_that_has_said_that_it_ends_is_not_live() {
+        let members = Members::default();
+        let numbered = |process: u64, number: u64| MemberReport {
+            number,
+            ..report(process, 1, None)
+        };
+        let end = |process, number| WorkerEnd { process, number };
+        assert!(!members.end("a", end(1, 9)) && members.all().is_empty());
+        members.report("a", numbered(1, 7));
+        let heard = members.all()["a"].heard;
+        assert!(members.end("a", end(1, 9)) && !members.end("a", end(1, 9)));
+        assert!(!members.is_live("a", 1) && members.live().is_empty());
+        assert!(members.has_heard_any());
+        assert_eq!(members.all()["a"].heard, heard, "when it is lost");
+        // A report that was under way.
+        assert_eq!(members.report("a", numbered(1, 8)), (None, false));
+        assert!(!members.is_live("a", 1));
+        // It is back at once, and what it said before comes late.
+        assert_eq!(members.report("a", numbered(2, 1)), (None, true));
+        assert!(!members.end("a", end(1, 9)) && members.is_live("a", 2));
+    }
+
     /// A front end that was asleep read what had been sent to it meanwhile in no order, and took files for held that had been given up.
     #[test]
     fn an_older_report_does_not_count_after_a_newer_one() {

@@ -14,19 +14,24 @@ use axum::routing::{delete, get, post};
 use axum::{Router, middleware};
 use catalog::LoadId;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use sky::ChunkId;
+use tracing::info;
 
+use super::members::SILENT_AFTER;
 use super::orders::Order;
 use super::{FrontEnd, KnownPart, Member, loads, lock, repair, scrub};
 use crate::client::{json, read_body};
 use crate::credentials::{Caller, only, require_member};
 use crate::file_service::{chunk_path, serve_manifest};
-use crate::messages::{Assignment, ClusterStatus, MemberReport, PartFiles};
+use crate::messages::{Assignment, ClusterStatus, MemberReport, PartFiles, WorkerEnd};
 use crate::operator::OPERATORS;
 use crate::tls::Role;
 
 /// Bytes of a report: a worker with some million files.
 const LONGEST_REPORT: usize = 256 << 20;
+/// Bytes of what a worker says when it ends.
+const LONGEST_END: usize = 64 << 10;
 
 /// Why a request fails: a status and a sentence.
 pub(super) type ClientError = (StatusCode, String);
@@ -37,6 +42,7 @@ pub(super) fn router(front_end: Arc<FrontEnd>) -> Router {
     Router::new()
         .route("/members/{name}", only(workers, post(report)))
         .route("/members/{name}", only(OPERATORS, delete(remove)))
+        .route("/members/{name}/end", only(workers, post(end)))
         .route(
             "/members/{name}/drain",
             only(OPERATORS, post(drain).delete(take_back)),
@@ -75,18 +81,7 @@ async fn report(
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response<Body>, ClientError> {
-    if !caller.is_worker(&name) {
-        let why = format!(
-            "the certificate is not that of a worker {name}: a worker has the name in its certificate"
-        );
-        return Err((StatusCode::FORBIDDEN, why));
-    }
-    let bad = |why: String| (StatusCode::BAD_REQUEST, why);
-    let body = read_body(request.into_body(), LONGEST_REPORT)
-        .await
-        .map_err(bad)?;
-    let report: MemberReport = serde_json::from_slice(&body)
-        .map_err(|error| bad(format!("the report cannot be read: {error}")))?;
+    let report: MemberReport = said_by(&name, &caller, request, LONGEST_REPORT).await?;
     check(&front_end, &name, &report)?;
     front_end.leadership.note_epoch(report.epoch);
     let follows = (report.epoch, report.assignment);
@@ -121,6 +116,40 @@ async fn report(
         },
         None => unchanged,
     }))
+}
+
+/// Takes a worker's word that it ends.
+async fn end(
+    State(front_end): State<Arc<FrontEnd>>,
+    Path(name): Path<String>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Result<Response<Body>, ClientError> {
+    let end: WorkerEnd = said_by(&name, &caller, request, LONGEST_END).await?;
+    if front_end.members.end(&name, end) {
+        info!(worker = name, "a worker has ended");
+        front_end.changed.notify_one();
+    }
+    Ok(json(&()))
+}
+
+/// What a worker of this name says, if it is that worker.
+async fn said_by<T: DeserializeOwned>(
+    name: &str,
+    caller: &Caller,
+    request: Request,
+    longest: usize,
+) -> Result<T, ClientError> {
+    if !caller.is_worker(name) {
+        let why = format!(
+            "the certificate is not that of a worker {name}: a worker has the name in its certificate"
+        );
+        return Err((StatusCode::FORBIDDEN, why));
+    }
+    let bad = |why: String| (StatusCode::BAD_REQUEST, why);
+    let body = read_body(request.into_body(), longest).await.map_err(bad)?;
+    serde_json::from_slice(&body)
+        .map_err(|error| bad(format!("the report cannot be read: {error}")))
 }
 
 /// Rejects a worker that belongs elsewhere.
@@ -308,10 +337,15 @@ async fn remove(
     let Some(member) = members.get(&name) else {
         return Err(no_worker(&name));
     };
-    if member.is_live(Instant::now()) {
+    let now = Instant::now();
+    if member.is_live(now) {
+        let silent = now.duration_since(member.heard);
         let why = format!(
-            "the worker {name} runs at {}: drain it, and end it when it is drained",
-            member.report.address
+            "the worker {name} runs at {}, from where it reported {:.1} s ago: drain it, and end it when it is drained; if it was killed, \
+             try again in {} s",
+            member.report.address,
+            silent.as_secs_f64(),
+            SILENT_AFTER.saturating_sub(silent).as_secs() + 1
         );
         return Err((StatusCode::CONFLICT, why));
     }

@@ -36,10 +36,20 @@ pub(super) async fn begin(
     let request: ScrubRequest = serde_json::from_slice(&body)
         .map_err(|error| bad(format!("what shall be read cannot be read: {error}")))?;
     let mut members = front_end.members.all();
-    if let Some(name) = &request.worker {
-        members.retain(|known, _| known == name);
-        if members.is_empty() {
-            return Err(no_worker(name));
+    match &request.worker {
+        Some(name) => {
+            members.retain(|known, _| known == name);
+            if members.is_empty() {
+                return Err(no_worker(name));
+            }
+        }
+        None => {
+            // One that was drained and has ended has nothing to read.
+            let (draining, now) = (front_end.settings.draining(), Instant::now());
+            let is_gone = |name: &str, it: &Member| {
+                draining.contains(name) && !it.is_live(now) && !it.holds_chunks()
+            };
+            members.retain(|name, it| !is_gone(name, it));
         }
     }
     front_end.expect_tables(&request.tables).await?;

@@ -115,7 +115,7 @@ impl FrontEnd {
         let (asked, before) = (since_boot(), self.leadership.epoch());
         let changes = lock(&several.known).changes;
         // One that no worker reaches leaves it to others.
-        let may_lead = self.has_settled() && !self.members.live().is_empty();
+        let may_lead = self.has_settled() && self.members.has_heard_any();
         let lease = match (may_lead, before) {
             (false, _) => LeaseRequest::None,
             (true, Some(epoch)) => LeaseRequest::Keep(epoch),

@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use super::members::SILENT_AFTER;
 use super::several::Several;
 use super::{FrontEnd, Member, lock};
 use crate::messages::{ClusterStatus, WorkerStatus};
@@ -100,13 +99,12 @@ impl FrontEnd {
         let now = Instant::now();
         let silent = now.duration_since(member.heard);
         let report = &member.report;
-        let holds_chunks = member.holdings.values().flatten().any(|file| file.0 >= 0);
-        let state = match (silent, is_draining) {
+        let state = match is_draining {
             _ if self.is_lost(name, member, now) => "lost",
-            (silent, _) if silent >= SILENT_AFTER => "silent",
-            (_, true) if holds_chunks => "draining",
-            (_, true) => "drained",
-            (_, false) => "live",
+            _ if !member.is_live(now) => "silent",
+            true if member.holds_chunks() => "draining",
+            true => "drained",
+            false => "live",
         };
         WorkerStatus {
             name: name.to_owned(),

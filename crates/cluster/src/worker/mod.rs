@@ -190,7 +190,7 @@ impl Worker {
         self.bound
     }
 
-    /// Joins the cluster, and runs pieces until it is stopped. Shares that run are then cut off, and run elsewhere.
+    /// Joins the cluster, and runs pieces until it is stopped. Shares that run are then cut off, and run elsewhere; front ends are told.
     ///
     /// # Errors
     /// The disk that is its home has failed: it finds another one when it starts again.
@@ -200,16 +200,17 @@ impl Worker {
         stop: CancellationToken,
     ) -> Result<(), ClusterError> {
         let router = router(Arc::clone(&self));
-        tokio::select! {
-            () = serve_port(listener, router, self.held.client().credentials(), stop) => {}
-            () = report::keep_reporting(&self) => {}
-            () = report::keep_fetching(&self) => {}
-            () = scrub::keep_scrubbing(&self) => {}
-            () = scrub::run_scrubs(&self) => {}
-            () = loads::keep_ending(&self) => {}
-            failure = report::keep_checking_disks(&self) => return Err(failure),
-        }
-        Ok(())
+        let outcome = tokio::select! {
+            () = serve_port(listener, router, self.held.client().credentials(), stop) => Ok(()),
+            () = report::keep_reporting(&self) => Ok(()),
+            () = report::keep_fetching(&self) => Ok(()),
+            () = scrub::keep_scrubbing(&self) => Ok(()),
+            () = scrub::run_scrubs(&self) => Ok(()),
+            () = loads::keep_ending(&self) => Ok(()),
+            failure = report::keep_checking_disks(&self) => Err(failure),
+        };
+        report::tell_end(&self).await;
+        outcome
     }
 
     fn compute(&self) -> Option<&Runtime> {

@@ -6,20 +6,23 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use axum::http::Method;
+use futures::future::join_all;
 use futures::stream::{FuturesUnordered, StreamExt};
-use tokio::time::{MissedTickBehavior, interval, sleep};
-use tracing::{info, warn};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tracing::{debug, info, warn};
 
 use super::Worker;
 use super::fetch_queue::FetchQueue;
 use super::orders::AssignmentNumber;
 use crate::ClusterError;
-use crate::messages::{Assignment, MemberReport, PartFiles};
+use crate::messages::{Assignment, MemberReport, PartFiles, WorkerEnd};
 use crate::operator::encoded;
 use crate::tls::Role;
 
 /// How often a worker reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a worker that ends takes to say so.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long it pauses after a file did not come.
 const PAUSE: Duration = Duration::from_secs(2);
 /// How long it waits for something to do.
@@ -151,6 +154,27 @@ async fn tell(
             let why = "is a front end of another archive than that of which this worker holds replicas: leave it out of --join";
             Err(ClusterError::member(front_end, why))
         }
+    }
+}
+
+/// Tells all front ends that the worker ends, those that can be told at once: none of them sends it pieces then, and it can be removed.
+pub(super) async fn tell_end(worker: &Worker) {
+    let end = WorkerEnd {
+        process: worker.process,
+        number: worker.reports.fetch_add(1, Relaxed),
+    };
+    let path = format!("/members/{}/end", encoded(&worker.name));
+    let (client, path) = (worker.held.client(), path.as_str());
+    let addresses = worker.held.front_ends.addresses().into_iter();
+    let told = addresses.map(|front_end| async move {
+        let asked = client.json(Method::POST, Role::FrontEnd, &front_end, path, Some(&end));
+        let told: Result<(), ClusterError> = asked.await;
+        if let Err(error) = told {
+            debug!(front_end, %error, "it does not know that the worker ends");
+        }
+    });
+    if timeout(LAST_WORDS, join_all(told)).await.is_err() {
+        debug!("not all front ends know that the worker ends");
     }
 }
 
