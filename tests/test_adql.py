@@ -359,6 +359,15 @@ SAME = {
     "natural join": ("SELECT s.kind, g.n FROM Star s NATURAL JOIN (SELECT id, kind, dec AS n FROM Star WHERE id < 9) g", None),
     "using": ("SELECT id, name FROM Star JOIN Plain USING (id) ORDER BY id", None),
     "left join": ("SELECT s.id, p.name FROM Star s LEFT OUTER JOIN Plain p ON s.id = p.id WHERE s.id < 6", None),
+    "joins within joins": (
+        "SELECT s.id, p.id AS other, g.kind FROM (SELECT id FROM Star WHERE id < 6) s LEFT JOIN Plain p JOIN Galaxy g ON g.id = p.id AND g.kind > 2 ON s.id = p.id",
+        None,
+    ),
+    "joins within joins within joins": (
+        "SELECT s.id, p.id AS other, g.id AS third FROM (SELECT id FROM Star WHERE id < 6) s LEFT JOIN Plain p"
+        " LEFT JOIN Galaxy g JOIN (SELECT id FROM Star WHERE id > 2) t ON g.id = t.id ON p.id = g.id ON s.id = p.id",
+        None,
+    ),
     "full join": (
         "SELECT s.id, p.id AS other FROM (SELECT id FROM Star WHERE id < 3) s FULL OUTER JOIN Plain p ON s.id = p.id",
         None,
@@ -479,6 +488,10 @@ SAME = {
         "SELECT id, CASE id WHEN 1 THEN '1600-02-29T12:00:00' WHEN 2 THEN '2015-06-01T12:30:00.250' WHEN 3 THEN '3000-01-01T00:00:00' ELSE 'none' END AS a,"
         " CASE id WHEN 2 THEN '2015-06-01T12:30:00.250' ELSE word END AS b FROM Typed",
     ),
+    "numbers or texts": (
+        "SELECT id, COALESCE(name, id) AS a, CASE WHEN id > 1 THEN name ELSE id END AS b FROM Plain WHERE id = '1' OR id IN ('2', '3')",
+        "SELECT id, COALESCE(name, id::VARCHAR) AS a, CASE WHEN id > 1 THEN name ELSE id::VARCHAR END AS b FROM Plain WHERE id IN (1, 2, 3)",
+    ),
     "times or dates": ("SELECT id, COALESCE(t, day) AS a FROM Typed", "SELECT id, COALESCE(t, day::TIMESTAMP) AS a FROM Typed"),
 }
 
@@ -572,7 +585,19 @@ REFUSED = [
     ("SELECT DISTANCE(name, 1, 2, 3) FROM Plain", "DISTANCE", ["DISTANCE takes numbers", "VARCHAR, BIGINT, BIGINT, BIGINT"]),
     ("SELECT ra + name FROM Plain", "+", ["computes with numbers", "DOUBLE and VARCHAR"]),
     ("SELECT id FROM Plain WHERE name LIKE 5", "LIKE", ["pattern in quotes", "VARCHAR with BIGINT"]),
-    ("SELECT id FROM Plain WHERE name = 3", "", ["is no number"]),
+    ("SELECT id FROM Plain WHERE name = 3", "=", ["VARCHAR and BIGINT cannot be compared", "name = '3'"]),
+    ("SELECT id FROM Plain WHERE 3.5 < name", "<", ["and VARCHAR cannot be compared"]),
+    ("SELECT id FROM Plain WHERE name IN ('x', 3)", "IN", ["VARCHAR and BIGINT cannot be compared"]),
+    ("SELECT id FROM Plain WHERE name IN (SELECT id FROM Star)", "IN", ["VARCHAR and BIGINT cannot be compared"]),
+    ("SELECT id FROM Plain WHERE id BETWEEN 1 AND name", "BETWEEN", ["BIGINT and VARCHAR cannot be compared"]),
+    ("SELECT CASE name WHEN 3 THEN 1 END AS a FROM Plain", "CASE", ["VARCHAR and BIGINT cannot be compared"]),
+    ("SELECT NULLIF(name, 3) AS a FROM Plain", "NULLIF", ["VARCHAR and BIGINT cannot be compared"]),
+    ("SELECT a.id FROM Plain a JOIN Star b ON a.name = b.kind", "=", ["VARCHAR and", "cannot be compared"]),
+    ("SELECT name FROM Plain EXCEPT SELECT id FROM Star", "", ["VARCHAR and BIGINT cannot be compared"]),
+    ("SELECT id FROM Typed UNION SELECT t FROM Typed", "UNION", ["TIMESTAMP on one side", "BIGINT on the other"]),
+    ("SELECT CASE WHEN id > 1 THEN t ELSE 5 END AS a FROM Typed", "CASE", ["of several (TIMESTAMP; ELSE: BIGINT)"]),
+    ("SELECT id FROM Typed WHERE t > 57000", ">", ["TIMESTAMP and BIGINT cannot be compared", "ivo_to_mjd(t)"]),
+    ("SELECT name FROM Star LEFT JOIN Plain", "", ["has a condition"]),
     ("SELECT id FROM Typed WHERE flag = 'perhaps'", "=", ["BOOLEAN and VARCHAR", "TRUE and FALSE"]),
     ("SELECT id FROM Typed WHERE POINT(id, id) = flag", "=", ["POINT and BOOLEAN", "CONTAINS"]),
     ("SELECT id FROM Typed WHERE t > 'soon'", "'soon'", ["no time", "2015-06-01 12:30:00"]),

@@ -205,6 +205,53 @@ def test_overflow_is_said_where_rows_were_cut_off(server: Server, form: str) -> 
         assert (b'value="OVERFLOW"' in body) == overflow
 
 
+def head_and_trailers(server: Server, path: str, **parameters: object) -> tuple[str, str]:
+    """The head of a response to a client that takes trailers, and these, in lower case. (http.client leaves trailers unread.)"""
+    target = server.url(path, **parameters).split("/", 3)[3]
+    with socket.create_connection(("127.0.0.1", server.http_port), timeout=60) as connection:
+        connection.sendall(f"GET /{target} HTTP/1.1\r\nHost: localhost\r\nTE: trailers\r\nConnection: TE, close\r\n\r\n".encode())
+        received = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+    head, body = received.split(b"\r\n\r\n", 1)
+    _, _, trailers = body.rpartition(b"\r\n0\r\n")
+    return head.decode().lower(), trailers.decode().strip().lower() if b"chunked" in head.lower() else ""
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv"])
+def test_text_has_a_header_or_a_trailer_where_rows_were_cut_off(server: Server, form: str) -> None:
+    """Nothing told it: of cones that are small, of those that are streamed, in tables and in views, and of lists of cones."""
+    cut_off = "meridian-overflow: true"
+    everything = len(cone(server, 0.0, 0.0, 0.5))
+    for limit, overflow in ((everything - 1, True), (everything, False)):
+        _, headers, _ = get(server, "/scs/sky/Star", RA=0, DEC=0, SR=0.5, RESPONSEFORMAT=form, MAXREC=limit)
+        assert (headers.get("meridian-overflow") == "true") == overflow
+    for limit, overflow in ((STARS - 1, True), (STARS, False)):
+        head, trailers = head_and_trailers(server, "/scs/sky/Star", RA=0, DEC=0, SR=180, RESPONSEFORMAT=form, MAXREC=limit)
+        assert [cut_off in head, trailers == cut_off].count(True) == overflow
+    for limit, overflow in ((2, True), (3, False)):
+        request = urllib.request.Request(server.url("/scs/sky/Star", SR=1e-6, FIND="best1", JOIN="all1", RESPONSEFORMAT=form, MAXREC=limit), data=b"ra,dec\n1,2\n3,4\n5,6\n")
+        with urllib.request.urlopen(request, timeout=60) as response:
+            assert (response.headers.get("Meridian-Overflow") == "true") == overflow
+
+
+def test_a_view_says_that_rows_were_cut_off(meridian: Meridian, tmp_path: Path) -> None:
+    lines = [f"{n},{n / 100},{n / 100}" for n in range(50)]
+    meridian.load(tmp_path / "data", "sky", "Star", write_lines(tmp_path / "stars.csv", lines, "id,ra,dec"), **DIRECTOR)
+    meridian.must("view", "create", "--data", tmp_path / "data", "--db", "sky", "--name", "Bright", "SELECT id, ra, dec FROM Star")
+    with serving(meridian, tmp_path / "data") as server:
+        for limit, overflow in ((49, True), (50, False)):
+            _, headers, body = get(server, "/scs/sky/Bright", RA=0, DEC=0, SR=10, RESPONSEFORMAT="csv", MAXREC=limit)
+            assert body.count(b"\n") == limit + 1
+            assert (headers.get("meridian-overflow") == "true") == overflow
+
+
+def test_right_ascensions_go_round(server: Server) -> None:
+    """From -360 on they did, and beyond 360 they were refused."""
+    rows = sorted(row["id"] for row in cone(server, 300.0, -60.0, 0.5))
+    assert len(rows) > 100
+    for ra in (-60.0, -420.0, 660.0, 3900.0):
+        assert sorted(row["id"] for row in cone(server, ra, -60.0, 0.5)) == rows
+
+
 # In which forms.
 
 

@@ -115,7 +115,7 @@ def expected(hdu: fits.BinTableHDU) -> dict[str, list[object]]:
         "vector": [joined(cell) for cell in of["vector"]],
         "matrix": [joined(cell) for cell in of["matrix"]],
         "complex": [" ".join(shown(part) for part in (cell.real, cell.imag)) for cell in of["complex"]],
-        "bits": [joined(cell) for cell in of["bits"]],
+        "bits": [joined(np.asarray(cell, dtype=int)) for cell in of["bits"]],
         "var_short": [joined(cell) for cell in of["var_short"]],
         "var_double": [joined(cell) for cell in of["var_double"]],
     }
@@ -290,6 +290,59 @@ def test_a_result_without_rows_has_columns(meridian: Meridian, stars: Path, tmp_
     meridian.must("sql", "--data", stars, "--db", "sky", "--format", "fits", "--output", out, "SELECT id, name FROM Star WHERE id < 0")
     table = astropy.table.Table.read(out)
     assert table.colnames == ["id", "name"] and len(table) == 0
+
+
+NAMES = {
+    # Names that astropy could not read: longer than a card, the same twice, of other letters than those of ASCII.
+    "id": "id",
+    "l" * 100: "l" * 64,
+    "l" * 99: "l" * 62 + "_2",
+    "it's": "it's",
+    "q" * 67 + "'": "q" * 64,
+    "ü": "_",
+    "öß": "_2",
+    "flux": "flux",
+    "FLUX": "FLUX_2",
+    "g mag": "g mag",
+}
+
+
+def test_names_of_columns_are_read_by_astropy_and_by_loads(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.fits"
+    columns = ", ".join(f'id + {at} AS "{name}"' for at, name in enumerate(NAMES))
+    meridian.must("sql", "--data", stars, "--db", "sky", "--dialect", "adql", "--format", "fits", "--output", out, f"SELECT {columns} FROM Star ORDER BY id")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # It recommends letters, digits and underscores.
+        warnings.filterwarnings("ignore", message="It is strongly recommended that column names")
+        table = astropy.table.Table.read(out)
+        with fits.open(out) as file:
+            file.verify("exception")
+            header = dict(file[1].header)
+    assert table.colnames == list(NAMES.values())
+    for at, name in enumerate(NAMES.values()):
+        assert list(table[name]) == [number + at for number in range(10)]
+    for at, (name, told) in enumerate(NAMES.items(), start=1):
+        is_cut = len(name) > 68 or name == "q" * 67 + "'"
+        assert header.get(f"TCOMM{at}") == (name if is_cut else None), told
+    meridian.load(tmp_path / "data", "sky", "Again", out, kind="replicated")
+    assert meridian.rows(tmp_path / "data", "sky", "SELECT COUNT(*), MAX(\"FLUX_2\") FROM Again") == [(10, 9 + list(NAMES).index("FLUX"))]
+
+
+def test_what_columns_mean_comes_back(meridian: Meridian, tmp_path: Path) -> None:
+    """Descriptions and utypes were read and never written."""
+    table = fits.BinTableHDU.from_columns([column("n", "J", [1, 2]), column("flux", "D", [10.0, 20.0], unit="Jy")])
+    said = {"TUCD2": "phot.flux", "TUTYP2": "ssa:Data.FluxAxis.Value", "TCOMM1": "a number", "TCOMM2": "the flux of the star's first visit, " * 5 + "in Jansky"}
+    table.header.update(said)
+    meridian.load(tmp_path / "data", "sky", "Flux", write(tmp_path / "t.fits", table), kind="replicated")
+    out = tmp_path / "out.fits"
+    meridian.must("sql", "--data", tmp_path / "data", "--db", "sky", "--format", "fits", "--output", out, "SELECT n AS m, flux FROM Flux ORDER BY n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with fits.open(out) as file:
+            file.verify("exception")
+            assert {word: file[1].header[word] for word in said} == said
+        assert list(astropy.table.Table.read(out)["flux"]) == [10.0, 20.0]
 
 
 def test_a_file_has_one_result_and_lists_have_no_form(meridian: Meridian, stars: Path, tmp_path: Path) -> None:

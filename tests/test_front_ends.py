@@ -131,7 +131,7 @@ def test_each_takes_queries_and_answers_for_those_of_the_others(meridian: Meridi
 
 
 # What the tables of version 1 were.
-VERSION_1 = "ALTER TABLE {0}.queries DROP COLUMN as_of; UPDATE {0}.query_settings SET version = 1"
+VERSION_1 = "ALTER TABLE {0}.queries DROP COLUMN as_of, DROP COLUMN recursion_depth, DROP COLUMN group_concat_bytes; UPDATE {0}.query_settings SET version = 1"
 
 
 def psql(url: str, statement: str) -> str:
@@ -156,7 +156,7 @@ def test_lists_of_version_1_are_brought_up_to_date(meridian: Meridian, data: Pat
         begun = [pool.submit(Server, meridian, data) for _ in range(2)]
         servers = [it.result() for it in begun]
     try:
-        assert psql(postgres, f"SELECT version FROM {schema}.query_settings") == "2"
+        assert psql(postgres, f"SELECT version FROM {schema}.query_settings") == "3"
         for server in servers:
             assert listed(server, done) == before and before["AS_OF"] is None
             assert rows(server, f"SELECT * FROM qserv_result({done})") == expected
@@ -167,9 +167,9 @@ def test_lists_of_version_1_are_brought_up_to_date(meridian: Meridian, data: Pat
         for server in servers:
             server.stop()
     # One of a version to come is left alone.
-    psql(postgres, f"UPDATE {schema}.query_settings SET version = 3")
+    psql(postgres, f"UPDATE {schema}.query_settings SET version = 4")
     outcome = meridian.run("serve", "--data", data, "--mysql", "127.0.0.1:0")
-    assert outcome.status != 0 and "is of a newer version of this program, 3 where this one knows 2" in outcome.complaint
+    assert outcome.status != 0 and "is of a newer version of this program, 4 where this one knows 3" in outcome.complaint
 
 
 def test_any_ends_and_removes_a_query_of_another(meridian: Meridian, data: Path) -> None:

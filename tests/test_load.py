@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import random
+import re
 from pathlib import Path
 
 import pytest
@@ -154,7 +156,55 @@ def test_duplicate_keys_in_a_director(meridian: Meridian, tmp_path: Path) -> Non
     nothing_is_visible(meridian, tmp_path / "data")
 
 
+def test_a_load_that_stops_says_that_there_may_be_more(meridian: Meridian, tmp_path: Path) -> None:
+    """8192 rows were said to be rejected of 20,000."""
+    data, path = tmp_path / "data", write_stars(tmp_path / "Star.csv", 20_000)
+    meridian.load(data, "sky", "Star", path, **DIRECTOR)
+    sentence = assert_rejected(meridian.run("load", "--data", data, "--db", "sky", "--table", "Star", "--append", path), "at least ", "stopped there")
+    match = re.search(r"at least (\d+,\d{3}) rows were rejected, more than the 0 allowed", sentence)
+    assert match is not None and int(match.group(1).replace(",", "")) < 20_000, sentence
+    # Those of a small file are all known.
+    few = write_lines(tmp_path / "few.csv", star_lines(2, 1))
+    outcome = meridian.run("load", "--data", data, "--db", "sky", "--table", "Star", "--append", few, write_lines(tmp_path / "b.csv", ["-1,1,1,1"]))
+    assert "rows were rejected, more than the 0 allowed" in assert_rejected(outcome)
+    outcome = meridian.run("load", "--data", data, "--db", "sky", "--table", "Star", "--append", few)
+    assert assert_rejected(outcome).startswith("2 rows were rejected, more than the 0 allowed by --max-errors; nothing was loaded")
+    assert count_of(meridian, data) == 20_000
+
+
 # Files and options that cannot be right.
+
+
+def test_a_file_that_is_named_twice(meridian: Meridian, tmp_path: Path) -> None:
+    """Its first row was said to have the key of another one, in the same line."""
+    path, other = write_stars(tmp_path / "Star.csv", 50), write_lines(tmp_path / "other.csv", ["900,1,1,1"])
+    sentence = assert_rejected(load(meridian, tmp_path / "data", path, other, path), "Star.csv: it is named twice: name it once")
+    assert "key" not in sentence
+    (tmp_path / "link.csv").symlink_to(path)
+    assert_rejected(load(meridian, tmp_path / "data", path, tmp_path / "link.csv"), "link.csv: it is the same file as", "Star.csv, which is named before")
+    (tmp_path / "link.csv").unlink()
+    assert_rejected(load(meridian, tmp_path / "data", other, tmp_path / "*.csv"), "other.csv: it is named twice")
+    assert_rejected(load(meridian, tmp_path / "data", tmp_path / "*.csv", tmp_path / "*.csv"), "*.csv: it is named twice")
+    assert not (tmp_path / "data" / "tables").exists()
+    assert load(meridian, tmp_path / "data", path, other).status == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"objId,alpha,delta\n1,2,3\n", ['"id"', "t.csv", "its columns are objId, alpha, delta"]),
+        (b"1,2,3\n4,5,6\n", ['"id"', "t.csv", "no line of it names its columns, which are column1, column2, column3"]),
+        (b"\n\n  \n", ['"id"', "t.csv", "only blank lines"]),
+        (random.Random(5).randbytes(1000), ['"id"', "t.csv", "no text"]),
+    ],
+    ids=["a header", "no header", "blank lines", "no text"],
+)
+def test_what_a_file_has_instead_of_a_column(meridian: Meridian, tmp_path: Path, content: bytes, words: list[str]) -> None:
+    """Only the option was told, neither the file nor what is in it."""
+    path = tmp_path / "t.csv"
+    path.write_bytes(content)
+    sentence = assert_rejected(load(meridian, tmp_path / "data", path), *words)
+    assert sentence.startswith('--key "id" is not a column of ')
 
 
 def test_missing_file(meridian: Meridian, tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from complaints import assert_rejected
@@ -131,3 +133,36 @@ def test_half_a_director_is_not_a_replicated_table(
     if len(options) != 2 or "key" not in options:
         outcome = plain(meridian, tmp_path / "data", path, kind="replicated", **options)
         assert outcome.status == 0, outcome.complaint
+
+
+# Files with types of their own.
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_nanoseconds_are_cut_to_the_microsecond_before_them(meridian: Meridian, tmp_path: Path, zone: str | None) -> None:
+    """Times before 1970 were rounded up: -1 became 1970-01-01 00:00:00."""
+    nanoseconds = [-1500, -1000, -1, 0, 999, 1999, None]
+    path = tmp_path / "times.parquet"
+    pq.write_table(pa.table({"n": list(range(7)), "t": pa.array(nanoseconds, pa.timestamp("ns", zone))}), path)
+    assert plain(meridian, tmp_path / "data", path, kind="replicated").status == 0
+    expected = [None if ns is None else ns // 1000 for ns in nanoseconds]
+    micros = meridian.sql(tmp_path / "data", "sky", "SELECT t FROM Plain ORDER BY n").column("t").cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()
+    assert micros == expected
+    # As the digits of a text are.
+    text = write_lines(tmp_path / "times.csv", ["0,1969-12-31 23:59:59.9999985", "1,1970-01-01 00:00:00.0000019"], "n,t")
+    assert plain(meridian, tmp_path / "data", text, kind="replicated", replace=True).status == 0
+    micros = meridian.sql(tmp_path / "data", "sky", "SELECT t FROM Plain ORDER BY n").column("t").cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()
+    assert micros == [-2, 1]
+
+
+def test_types_are_told_in_words_of_sql(meridian: Meridian, tmp_path: Path) -> None:
+    """A number was out of range for INT16, and a column of the type List(Int64, ...)."""
+    data, path = tmp_path / "data", tmp_path / "t.parquet"
+    pq.write_table(pa.table({"n": [1], "few": [[1.5]], "two": pa.array([[1, 2]], pa.list_(pa.int16(), 2))}), path)
+    assert_rejected(plain(meridian, data, path, kind="replicated"), '"few" is a list of DOUBLE: a table holds plain values only; leave the column out by giving --schema')
+    pq.write_table(pa.table({"both": [{"a": 1}]}), path)
+    assert_rejected(plain(meridian, data, path, kind="replicated"), '"both" is a structure')
+    pq.write_table(pa.table({"n": pa.array([1, 2], pa.int16())}), path)
+    assert plain(meridian, data, path, kind="replicated").status == 0
+    large = write_lines(tmp_path / "large.csv", ["3", "70000"], "n")
+    assert_rejected(meridian.run(*load_arguments(data, "sky", "Plain", large, append=True)), "70000", "out of range for SMALLINT")

@@ -166,6 +166,19 @@ def test_a_load_of_no_rows_needs_allow_empty(meridian: Meridian, data: Path, tmp
     meridian.must("check", "--data", data)
 
 
+def test_a_header_alone_makes_a_table_that_is_cut(meridian: Meridian, tmp_path: Path) -> None:
+    """Its position was of texts, of which a table cannot be cut, whether it was allowed to be empty or not."""
+    path, data = write_lines(tmp_path / "none.csv", [], HEADER), tmp_path / "data"
+    assert_rejected(meridian.run(*arguments(data, path)), "no rows", "none.csv", "--allow-empty")
+    outcome = meridian.run(*arguments(data, path, allow_empty=True))
+    assert outcome.status == 0, outcome.complaint
+    assert "id BIGINT, ra DOUBLE, dec DOUBLE, version TEXT" in outcome.text + outcome.complaint
+    assert count_of(meridian, data) == 0
+    types = "SELECT column_name, column_type FROM information_schema.COLUMNS WHERE table_name = 'Star' ORDER BY ordinal_position"
+    assert meridian.rows(data, "sky", types) == [("id", "bigint"), ("ra", "double"), ("dec", "double"), ("version", "text")]
+    meridian.must("check", "--data", data)
+
+
 def test_a_replicated_table_of_no_rows(meridian: Meridian, tmp_path: Path) -> None:
     path = write_lines(tmp_path / "none.csv", [])
     plain = load_arguments(tmp_path / "data", "sky", "Plain", path)

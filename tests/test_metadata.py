@@ -24,7 +24,7 @@ import yaml
 
 from meridian_cli import Meridian
 from serving import Server, serving
-from small_tables import extract_version_0_1_0
+from small_tables import extract_version_0_1_0, write_lines
 
 # A schema as lsst-sdm-schemas writes them, with much that is not kept.
 FELIS = r"""---
@@ -245,7 +245,7 @@ def test_a_schema_may_refer_to_another(meridian: Meridian, data: Path, felis: Pa
     felis.unlink()
     told = rejected(meridian, "--data", data, "--db", "sky", "--felis", schema)
     assert "later.yaml: the resource base: " in told
-    assert "schema.yaml: No such file" in told
+    assert "there is no file" in told and "schema.yaml: check the name" in told
 
 
 def test_what_is_printed_is_read_again(meridian: Meridian, data: Path, felis: Path, tmp_path: Path) -> None:
@@ -306,7 +306,7 @@ def test_mistakes_are_told_and_change_nothing(meridian: Meridian, data: Path, tm
     assert "there is no database sly: did you mean sky?" in rejected(meridian, "--data", data, "--db", "sly")
     assert "has no table Objct: did you mean Object?" in rejected(meridian, *where, "--table", "Objct")
     assert "`meridian tables` lists what there is" in rejected(meridian, *where, "--table", "Zzzzzzz")
-    assert "no.yaml: No such file" in rejected(meridian, *where, "--felis", tmp_path / "no.yaml")
+    assert "no.yaml: check the name" in rejected(meridian, *where, "--felis", tmp_path / "no.yaml")
     assert "holds no Meridian data" in rejected(meridian, "--data", tmp_path / "nowhere", "--db", "sky")
     table = "tables: [{name: Object, columns: "
     for text, told in [
@@ -315,10 +315,11 @@ def test_mistakes_are_told_and_change_nothing(meridian: Meridian, data: Path, tm
         ("tables: [{name: Objekt}]", "has no table Objekt: did you mean Object?"),
         (table + "[{name: g_flx}]}]", "the table Object has no column g_flx: did you mean g_flux?"),
         (table + "[{unit: m}]}]", "a column of the table Object has no name"),
-        (table + "[{name: ra, unit: [m]}]}]", "the column Object.ra: unit: "),
-        (table + "[{name: ra, unit: 3}]}]", "the column Object.ra: unit: "),
+        (table + "[{name: ra, unit: [m]}]}]", "the column Object.ra: unit: a list is no text"),
+        (table + "[{name: ra, unit: 3}]}]", "the column Object.ra: unit: 3 is no text"),
         (table + "[{name: ra, principal: 2}]}]", "the column Object.ra: principal is 2: it is 0 or 1"),
-        (table + "[{name: ra, column_index: x}]}]", "the column Object.ra: column_index: "),
+        (table + "[{name: ra, column_index: x}]}]", 'the column Object.ra: column_index: "x" is no whole number'),
+        (table + "[{name: ra, principal: often}]}]", 'the column Object.ra: principal: "often" is neither 0 nor 1'),
         (table + "[{name: ra, unit: m}, {name: RA, unit: s}]}]", "it has two columns Object.RA"),
         ("tables: [{name: Object}, {name: object}]", "it has two tables object"),
         (table + "{ra: deg}}]", "the columns of Object: "),
@@ -484,6 +485,18 @@ def test_files_bring_what_they_say(meridian: Meridian, tmp_path: Path) -> None:
     astropy.io.fits.BinTableHDU(table).writeto(radians)
     meridian.load(data, "sky", "V", radians, position_unit="radians", **keys)
     assert "unit" not in columns_of(described(meridian, data), "V")["ra"]
+
+
+def test_places_that_are_said_are_given_to_no_other_column(meridian: Meridian, tmp_path: Path) -> None:
+    """What nothing was said of kept the number that it would have had, which was another one's then."""
+    data = tmp_path / "data"
+    for table in ("A", "B", "C"):
+        meridian.load(data, "sky", table, write_lines(tmp_path / f"{table}.csv", ["1,2,3,4"], "p,q,r,s"), kind="replicated")
+    edit(meridian, data, "tables: [{name: C, table_index: 1}, {name: A, columns: [{name: s, column_index: 1}, {name: q, column_index: 7}]}]")
+    columns = "SELECT column_name, column_index FROM TAP_SCHEMA.columns WHERE table_name = 'sky.A' ORDER BY column_index"
+    assert meridian.rows(data, "sky", columns) == [("s", 1), ("p", 2), ("r", 3), ("q", 7)]
+    tables = "SELECT table_name, table_index FROM TAP_SCHEMA.tables WHERE schema_name = 'sky' ORDER BY table_index"
+    assert meridian.rows(data, "sky", tables) == [("sky.C", 1), ("sky.A", 2), ("sky.B", 3)]
 
 
 def test_ecsv_brings_units_and_descriptions(meridian: Meridian, tmp_path: Path) -> None:

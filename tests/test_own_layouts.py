@@ -293,3 +293,20 @@ def test_a_director_that_is_replaced_or_dropped_holds_nobody_up(meridian: Meridi
         do(ann, "INSERT INTO t (id) VALUES (1234)")
         assert kind(ann, "t") == "replicated" and rows(ann, "SELECT COUNT(*) FROM ann.t") == [(153,)]
     meridian.must("check", "--data", data)
+
+
+def test_a_table_of_columns_and_a_query_is_spread_as_the_query(ann: pymysql.connections.Connection) -> None:
+    """But a column that is declared and is no number of degrees is no position."""
+    do(
+        ann,
+        "CREATE TABLE child (note VARCHAR(9), ra DOUBLE) SELECT id, ra, `dec` FROM sky.Star WHERE id < 50",
+        "CREATE TABLE texts (note VARCHAR(9), ra VARCHAR(30)) SELECT id, ra, `dec` FROM sky.Star WHERE id < 50",
+        "CREATE TABLE spread (note INT) PARTITION BY DIRECTOR (id, ra, `dec`) SELECT id, ra, `dec` FROM sky.Star WHERE id < 50",
+        "CREATE TABLE whole (note INT) PARTITION BY NONE AS SELECT id, ra, `dec` FROM sky.Star WHERE id < 50",
+    )
+    assert [kind(ann, table) for table in ("child", "texts", "spread", "whole")] == ["child", "child", "director", "replicated"]
+    for table in ("child", "texts", "spread", "whole"):
+        assert rows(ann, f"SELECT COUNT(*), COUNT(note), COUNT(ra) FROM ann.{table}") == [(50, 0, 50)], table
+    assert is_co_located(ann, "SELECT COUNT(*) FROM ann.child a JOIN sky.Star s ON a.id = s.id")
+    assert number(ann, "CREATE TABLE x (ra VARCHAR(30)) PARTITION BY DIRECTOR (id, ra, `dec`) SELECT id, ra, `dec` FROM sky.Star") == 1105
+    assert number(ann, "CREATE TABLE x (note INT) PARTITION BY DIRECTOR (nothing, ra, `dec`) SELECT id, ra, `dec` FROM sky.Star") == 1054

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import os
 import signal
 import threading
@@ -113,6 +114,59 @@ def test_rows_are_inserted(ann: pymysql.connections.Connection) -> None:
     assert rows(ann, "SELECT * FROM ann.t") == before
 
 
+def test_values_may_be_of_columns_before_them(ann: pymysql.connections.Connection) -> None:
+    """From left to right, as the columns store them; one that has no value yet has its default. Names of columns were error 1054."""
+    cursor = ann.cursor()
+    cursor.execute("CREATE TABLE t (a INT, b DOUBLE, c VARCHAR(9) DEFAULT 'x', d DECIMAL(6,2))")
+    cursor.execute("INSERT INTO t SET a = 1.6, b = a * 2, c = CONCAT(c, a), d = b / 3")
+    cursor.execute("INSERT INTO t VALUES (1, a + 1, c, t.b + ann.t.a), (5, (SELECT MAX(id) FROM sky.Band) + A, DEFAULT, 1 + 1), (a, 7, 'a', b)")
+    cursor.execute("INSERT INTO t (b, a) VALUES (a, 9)")
+    expected = {(2, 4.0, "x2", "1.33"), (1, 2.0, "x", "3.00"), (5, 9.0, "x", "2.00"), (None, 7.0, "a", "7.00"), (9, None, "x", None)}
+    assert {(a, b, c, d if d is None else str(d)) for a, b, c, d in rows(ann, "SELECT a, b, c, d FROM ann.t")} == expected
+    cursor.execute("CREATE TABLE u (name VARCHAR(20), seen DATETIME(3), bits VARBINARY(4), good BOOLEAN, copied VARCHAR(40), later DATETIME(3), more VARBINARY(4), bad BOOLEAN)")
+    cursor.execute("INSERT INTO u VALUES ('it''s \\\\', '2010-01-03 01:02:03.5', x'00ff', TRUE, CONCAT(name, '!'), seen + INTERVAL 1 DAY, bits, NOT good)")
+    (row,) = rows(ann, "SELECT copied, later, HEX(more), bad FROM ann.u")
+    assert row == ("it's \\!", datetime.datetime(2010, 1, 4, 1, 2, 3, 500_000), "00FF", 0)
+    before = rows(ann, "SELECT * FROM ann.t")
+    for wrong, code in [
+        ("INSERT INTO t SET a = nothing + 1", 1054), ("INSERT INTO t (a, b) VALUES (300000000000, a)", 1264),
+        ("INSERT INTO t (a, c) VALUES (1, 'ok'), (2, REPEAT(a, 10))", 1406),
+    ]:  # fmt: skip
+        assert number(ann, wrong) == code, wrong
+    assert rows(ann, "SELECT * FROM ann.t") == before
+    with pytest.raises(pymysql.err.MySQLError, match="Row 2"):
+        cursor.execute("INSERT INTO t (a, c) VALUES (1, 'ok'), (2, REPEAT(a, 10))")
+
+
+def test_a_table_is_made_with_columns_and_a_query(ann: pymysql.connections.Connection) -> None:
+    """Matched by name: those that the query lacks come first, with their defaults, then the query's, of the types that are declared."""
+    cursor = ann.cursor()
+    made = "CREATE TABLE t (a INT, b DECIMAL(6,2) NOT NULL, c VARCHAR(5) DEFAULT 'new') AS SELECT id, id / 4 AS B, name FROM sky.Band"
+    assert cursor.execute(made) == 5
+    cursor.execute("SELECT * FROM ann.t ORDER BY id")
+    assert [column[0] for column in cursor.description] == ["a", "c", "id", "B", "name"]
+    expected = [(None, "new", n, decimal.Decimal(n) / 4, f"band {n}") for n in range(5)]
+    assert list(cursor.fetchall()) == expected
+    # What is declared stays so.
+    cursor.execute("INSERT INTO t (id, b) VALUES (9, 1.006)")
+    assert rows(ann, "SELECT a, b, c FROM ann.t WHERE id = 9") == [(None, decimal.Decimal("1.01"), "new")]
+    assert number(ann, "INSERT INTO t (id) VALUES (10)") == 1364
+    assert cursor.execute("CREATE TABLE u (c INT) SELECT 7 AS c UNION SELECT '8'") == 2
+    assert sorted(rows(ann, "SELECT c FROM ann.u")) == [(7,), (8,)]
+    assert cursor.execute("CREATE TABLE IF NOT EXISTS u (d INT) SELECT 1 AS d") == 0
+    assert cursor.execute("CREATE TABLE v (a INT, day DATE) ENGINE=InnoDB (SELECT id AS a FROM sky.Band WHERE id < 0)") == 0
+    assert rows(ann, "SELECT COUNT(day) FROM ann.v") == [(0,)]
+    for wrong, code in [
+        ("CREATE TABLE w (a INT NOT NULL) SELECT 1 AS b", 1364), ("CREATE TABLE w (a INT NOT NULL) SELECT NULL AS a", 1048),
+        ("CREATE TABLE w (a VARCHAR(2)) SELECT 'long' AS a", 1406), ("CREATE TABLE w (a INT) SELECT 'x' AS a", 1366),
+        ("CREATE TABLE w (a INT) SELECT 1 AS b, 2 AS B", 1060), ("CREATE TABLE w (a INT, A INT) SELECT 1 AS b", 1060),
+        ("CREATE TABLE w (a INT DEFAULT 'x') SELECT 1 AS b", 1067), ("CREATE TABLE w (a INT) IGNORE SELECT 1 AS a", 1235),
+        ("CREATE TABLE w (a INT) SELECT nothing", 1054), ("CREATE TABLE w (a INT) FROM RESULT 7", 1064),
+    ]:  # fmt: skip
+        assert number(ann, wrong) == code, wrong
+    assert number(ann, "SELECT * FROM ann.w") == 1146
+
+
 def test_values_of_other_types_are_stored_as_mysql_stores_them(ann: pymysql.connections.Connection) -> None:
     """Texts of numbers and times, times of numbers, numbers of times; expected values from MariaDB 10.11."""
     cursor = ann.cursor()
@@ -151,6 +205,89 @@ def test_values_of_other_types_are_stored_as_mysql_stores_them(ann: pymysql.conn
     ]:
         assert number(ann, wrong) == code, wrong
     assert rows(ann, "SELECT * FROM ann.k") == before
+
+
+def pointed_at(message: str) -> tuple[str, str]:
+    """The line of a statement that a message shows, and what of it the carets stand below."""
+    line, carets = message.splitlines()[-2:]
+    return line.strip(), line[carets.index("^") : len(carets)]
+
+
+def test_mistakes_of_changes_are_told_where_they_stand(site: Site, ann: pymysql.connections.Connection) -> None:
+    """The statement that an UPDATE is executed as was shown, with columns that nobody has: `#matched`, and column 255 of it."""
+    cursor = ann.cursor()
+    cursor.execute("CREATE TABLE cx AS SELECT id, ra, `dec`, version AS mag FROM sky.Star WHERE id < 20")
+    before = rows(ann, "SELECT * FROM ann.cx")
+
+    def told(statement: str) -> tuple[int, str]:
+        with pytest.raises(pymysql.err.MySQLError) as rejected:
+            cursor.execute(statement)
+        for internal in ("mysql_store", "#before", "#changed", "WITH", "CASE"):
+            assert internal not in rejected.value.args[1], statement
+        return rejected.value.args
+
+    columns = "columns here: id, ra, dec, mag"
+    for statement, code, line, at, words in [
+        ("UPDATE cx SET mag=nope+1", 1054, 1, "nope", columns),
+        ("UPDATE cx AS c\nSET mag = 1,\n ra = c.nope", 1054, 3, "nope", "no column nope in c"),
+        ("UPDATE cx SET mag = cx.id WHERE\n  nope = 1", 1054, 2, "nope", columns),
+        ("DELETE FROM cx WHERE nope=1", 1054, 1, "nope", columns),
+        ("UPDATE cx SET mag=SUM(mag)", 1111, 1, "SUM", "(SELECT SUM(...) FROM ...)"),
+        ("DELETE FROM cx WHERE mag > AVG(mag)", 1111, 1, "AVG", "(SELECT AVG(...) FROM ...)"),
+        ("UPDATE cx SET mag = nothing(mag)", 1305, 1, "nothing", "no function nothing"),
+        ("UPDATE cx SET mag = (SELECT MAX(id) FROM sky.Band WHERE nope = 1)", 1054, 1, "nope", "did you mean name?"),
+        ("DELETE FROM cx WHERE id IN (SELECT id FROM sky.Nothing)", 1146, 1, "Nothing", "no table Nothing"),
+        ("UPDATE cx SET mag = 1 + WHERE id = 1", 1064, 1, " ", ""),
+        ("UPDATE cx SET mag = id AS x", 1064, 1, "A", ""),
+        ("UPDATE cx SET mag = qserv_areaspec_circle(1, 2, 3)", 1105, 1, "qserv_areaspec_circle", "belongs in its WHERE"),
+        ("DELETE FROM cx WHERE qserv_areaspec_circle(1, 2)", None, 1, "qserv_areaspec_circle", "3 numbers"),
+    ]:
+        found, message = told(statement)
+        assert code in (None, found) and words in message, (statement, message)
+        assert f"(line {line}, column " in message and pointed_at(message) == (statement.split("\n")[line - 1].strip(), at), (statement, message)
+    for statement, code in [
+        ("DELETE FROM cx WHERE ann.cx.id = 1 AND `#matched` = 0", 1054), ("UPDATE cx SET mag = `#row`", 1054), ("UPDATE cx SET nope = 1", 1054),
+        ("UPDATE cx SET mag = (SELECT id, name FROM sky.Band)", 1241), ("UPDATE cx SET mag = 1e30", 1264),
+    ]:  # fmt: skip
+        assert told(statement)[0] == code, statement
+    with site.connect("boss") as boss, pytest.raises(pymysql.err.MySQLError) as rejected:
+        boss.cursor().execute("ALTER TABLE sky.Star\nRELEASE WHERE id < 3 AND nope < 18;")
+    found, message = rejected.value.args
+    assert found == 1054 and "SELECT" not in message
+    shown, at = pointed_at(message)
+    assert "(line 2, column 26)" in message and shown.startswith("RELEASE WHERE id < 3 AND nope < 18") and at == "nope"
+    assert rows(ann, "SELECT * FROM ann.cx") == before
+    # What looks like one and is none.
+    assert cursor.execute("UPDATE cx SET mag = 100 + (SELECT SUM(b.id) FROM sky.Band b), ra = DEFAULT WHERE cx.id >= 10 AND ann.cx.id < 12") == 2
+    assert rows(ann, "SELECT id, mag FROM ann.cx WHERE ra IS NULL") == [(10, 110), (11, 110)]
+
+
+def test_regions_restrict_changes(ann: pymysql.connections.Connection) -> None:
+    """`qserv_areaspec_*` was refused in the WHERE of an UPDATE and a DELETE. The rows are those of a SELECT with it."""
+    cursor = ann.cursor()
+    made = "CREATE TABLE {} AS SELECT id{}, ra, `dec`, version AS mag FROM sky.Star"
+    cursor.execute(made.format("child", ""))
+    cursor.execute(made.format("own PARTITION BY DIRECTOR (id, ra, `dec`)", " + 1000 AS id"))
+    cursor.execute(made.format("plain PARTITION BY NONE", ""))
+    cursor.execute("INSERT INTO child (id, ra) VALUES (7, NULL)")
+    for table in ("child", "own"):
+        for region in (
+            "qserv_areaspec_circle(10, 20, 40)", "qserv_areaspec_box(350, -30, 60, 45) = 1", "QSERV_areaspec_ellipse(200, 10, 90000, 60000, 30)",
+            "(qserv_areaspec_poly(0, 0, 90, 0, 45, 60) = 0) OR id = 7", "NOT qserv_areaspec_circle(10, 20, 40) AND qserv_areaspec_circle(30, 20, 60)",
+        ):  # fmt: skip
+            cursor.execute(f"UPDATE {table} SET mag = -1")
+            ((inside,),) = rows(ann, f"SELECT COUNT(*) FROM ann.{table} WHERE {region}")
+            assert 0 < inside < 400, region
+            assert cursor.execute(f"UPDATE {table} SET mag = 5 WHERE {region}") == inside, region
+            assert rows(ann, f"SELECT COUNT(*) FROM ann.{table} WHERE mag = 5 AND ({region})") == [(inside,)]
+            assert rows(ann, f"SELECT COUNT(*) FROM ann.{table} WHERE mag = 5") == [(inside,)]
+        ((inside,),) = rows(ann, f"SELECT COUNT(*) FROM ann.{table} t WHERE qserv_areaspec_circle(10, 20, 40) AND t.id % 2 = 0")
+        assert cursor.execute(f"DELETE FROM {table} AS t WHERE qserv_areaspec_circle(10, 20, 40) AND t.id % 2 = 0") == inside > 0
+        assert rows(ann, f"SELECT COUNT(*) FROM ann.{table} t WHERE qserv_areaspec_circle(10, 20, 40) AND t.id % 2 = 0") == [(0,)]
+    for statement in ("DELETE FROM plain WHERE qserv_areaspec_circle(10, 20, 40)", "UPDATE plain SET mag = 1 WHERE id = 1 OR qserv_areaspec_circle(10, 20, 40)"):
+        with pytest.raises(pymysql.err.MySQLError, match="spread over the sky, by their position") as rejected:
+            cursor.execute(statement)
+        assert pointed_at(rejected.value.args[1]) == (statement, "qserv_areaspec_circle")
 
 
 def test_a_table_may_be_made_of_itself(ann: pymysql.connections.Connection) -> None:

@@ -24,7 +24,7 @@ from comparison import difference
 from complaints import assert_rejected
 from meridian_cli import Meridian, Outcome, load_arguments, rows_of
 from serving import serving, wait_until
-from small_tables import CHILD, DIRECTOR, chunk_files, count_of, extract_version_0_1_0, write_lines, write_stars
+from small_tables import CHILD, DIRECTOR, chunk_files, count_of, extract_version_0_1_0, star_lines, write_lines, write_stars
 
 PHASES = ["begun", "read", "partitioned", "index-written", "chunks-written", "overlap-written", "before-publish"]
 STEPS = int(os.environ.get("MERIDIAN_STEPS", "16"))
@@ -338,6 +338,43 @@ def test_pairs_with_an_unknown_end_stay_right(meridian: Meridian, stars: Path, t
     assert meridian.rows(stars, "sky", "SELECT left_id FROM Pairs WHERE right_id = 800 ORDER BY 1") == [(5,), (7,)]
     meridian.load(stars, "sky", "Pairs", pairs, append=True, max_errors=2)
     assert meridian.rows(stars, "sky", "SELECT count(*) FROM Pairs p JOIN Star t ON p.left_id = t.id") == [(4,)]
+    meridian.must("check", "--data", stars)
+
+
+def test_pairs_are_settled_by_the_end_that_they_lack(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
+    """Pairs whose left ends alone were unknown were said to have unknown right ones, too, and were not taken for placed by them any more."""
+    refs = write_lines(tmp_path / "refs.csv", star_lines(500, 1)[:20])
+    meridian.load(stars, "sky", "Ref", refs, key="id", ra="ra", dec="dec")
+    links = write_lines(tmp_path / "links.csv", ["5,5,1", "900,6,2"], header="star,ref,link")
+    meridian.load(stars, "sky", "Link", links, kind="match", director="Star,Ref", key="star,ref")
+    note = "pairs with keys that the director did not have"
+
+    def is_placed_by_refs() -> bool:
+        plan = meridian.must("sql", "--data", stars, "--db", "sky", "EXPLAIN SELECT COUNT(*) FROM Link l JOIN Ref t ON l.ref = t.id")
+        return "pairs by their right end" in plan.text
+
+    assert is_placed_by_refs()
+    more = write_lines(tmp_path / "more.csv", ["1000,20,20,1"])
+    assert note not in meridian.load(stars, "sky", "Ref", more, append=True).text
+    assert is_placed_by_refs()
+    # Also after parts were merged.
+    meridian.load(stars, "sky", "Link", write_lines(tmp_path / "other.csv", ["901,7,3"], header="star,ref,link"), append=True)
+    meridian.must("compact", "--data", stars, "--db", "sky", "--table", "Link", "--all")
+    more = write_lines(tmp_path / "more.csv", ["1001,21,20,1"])
+    assert note not in meridian.load(stars, "sky", "Ref", more, append=True).text
+    assert is_placed_by_refs()
+    late = write_lines(tmp_path / "late.csv", ["900,200,-40,3", "901,201,-40,3"])
+    outcome = meridian.load(stars, "sky", "Star", late, append=True)
+    assert f"Link has {note}" in outcome.text
+    assert is_placed_by_refs()
+    joined = "SELECT l.link, s.version, r.id FROM Link l JOIN Star s ON l.star = s.id JOIN Ref r ON l.ref = r.id ORDER BY 1"
+    assert meridian.rows(stars, "sky", joined) == [(1, 1, 5), (2, 3, 6), (3, 3, 7)]
+    # An unknown right end is one.
+    meridian.load(stars, "sky", "Link", write_lines(tmp_path / "last.csv", ["8,2000,4"], header="star,ref,link"), append=True)
+    more = write_lines(tmp_path / "more.csv", ["2000,100,-40,7"])
+    assert f"Link has {note}" in meridian.load(stars, "sky", "Ref", more, append=True).text
+    assert not is_placed_by_refs()
+    assert meridian.rows(stars, "sky", joined) == [(1, 1, 5), (2, 3, 6), (3, 3, 7), (4, 1, 2000)]
     meridian.must("check", "--data", stars)
 
 

@@ -124,6 +124,9 @@ TELLING = [
     "SELECT COUNT(*) FROM {table} a JOIN {table} b ON a.flux * 8 = b.flux * 8", "SELECT COUNT(*) FROM {table} a LEFT JOIN {table} b ON a.id = b.id AND b.flux * 8 > 3",
     "SELECT COUNT(*) FROM sky.Spot s WHERE EXISTS (SELECT 1 FROM {table} n WHERE n.id = s.id AND n.flux * 8 > 3)",
     "SELECT COUNT(*) FROM {table} WHERE CAST(flux * 8 AS CHAR) <> 'x'", "SELECT id FROM {table} ORDER BY flux * 8 LIMIT 1",
+    # A sort that is needed in a piece went below the barrier, and ended with an internal error, which had the condition of the release.
+    "SELECT id FROM {table} ORDER BY flux * 8", "SELECT GROUP_CONCAT(id ORDER BY flux * 8) FROM {table}", "SELECT id, ROW_NUMBER() OVER (ORDER BY flux * 8) FROM {table}",
+    "SELECT id, ROW_NUMBER() OVER (PARTITION BY id ORDER BY flux * 8) FROM {table}",
 ]  # fmt: skip
 
 

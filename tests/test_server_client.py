@@ -270,6 +270,31 @@ def test_files_are_uploaded(meridian: Meridian, guarded: tuple[Server, str], tmp
         assert done.returncode == 1 and sentence in done.stderr, done.stderr
 
 
+def test_refusals_of_large_files_are_told(meridian: Meridian, guarded: tuple[Server, str], tmp_path: Path) -> None:
+    """The server responds before it has read the file, and most clients were told that no server answers."""
+    server, token = guarded
+    large = tmp_path / "large.csv"
+    with large.open("w") as lines:
+        lines.write("id,ra,dec\n")
+        lines.writelines(f"{number},{number % 360}.25,{number % 90}.125\n" for number in range(110_000))
+    assert large.stat().st_size > 2_000_000
+    for number in range(10):
+        words, sentence = [
+            (("--table", "sky.Star", "--append"), "your own database"),
+            (("--table", "sky.other"), "your own database"),
+            (("--table", "nothing", "--append"), "nothing"),
+        ][number % 3]
+        done = run(meridian, "upload", "--server", server.url(""), *words, large, MERIDIAN_TOKEN=token)
+        assert done.returncode == 1 and sentence in done.stderr and "no server answers" not in done.stderr, done.stderr
+    # One that sends everything before it reads gets the response, too.
+    for _ in range(10):
+        connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=60)
+        connection.request("POST", "/load/sky.Star", large.read_bytes(), {"Authorization": f"Bearer {token}"})
+        response = connection.getresponse()
+        assert response.status == 403 and b"your own database" in response.read()
+        connection.close()
+
+
 # --- the prompt -----------------------------------------------------------------------------------------------------------------------
 
 

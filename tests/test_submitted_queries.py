@@ -187,6 +187,28 @@ def test_unknown_numbers_are_told(server: Server) -> None:
         assert code == 1094 and "information_schema.QUERIES" in sentence, statement
 
 
+def test_limits_of_statements_go_along(server: Server) -> None:
+    """`cte_max_recursion_depth` and `group_concat_max_len` of the connection that submits. They were the usual ones."""
+    counting = "WITH RECURSIVE n AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM n WHERE x < {}) SELECT COUNT(*) FROM n"
+    names = "SELECT GROUP_CONCAT(name ORDER BY id) FROM Band"
+    numbers = []
+    with server.connect(database="sky", user="ann") as connection, connection.cursor() as cursor:
+        for depth, statement in [("2000", counting.format(1500)), ("5", counting.format(9)), ("DEFAULT", names)]:
+            cursor.execute(f"SET cte_max_recursion_depth = {depth}, group_concat_max_len = 10")
+            cursor.execute(f"SUBMIT {statement}")
+            numbers.append(cursor.fetchone()[0])
+    deep, shallow, cut = numbers
+    assert ended(server, deep)["STATE"] == "COMPLETED"
+    assert rows(server, f"SELECT * FROM qserv_result({deep})") == [(1500,)]
+    info = ended(server, shallow)
+    assert (info["STATE"], info["ERROR_CODE"]) == ("FAILED", 3636)
+    assert ended(server, cut)["STATE"] == "COMPLETED"
+    assert rows(server, f"SELECT * FROM qserv_result({cut})") == [("band 0,ban",)]
+    whole = submit(server, names)
+    assert ended(server, whole)["STATE"] == "COMPLETED"
+    assert rows(server, f"SELECT * FROM qserv_result({whole})") == [(",".join(f"band {n}" for n in range(5)),)]
+
+
 def test_a_time_limit_goes_along(server: Server) -> None:
     """`max_execution_time` and `sql_select_limit` of the connection that submits apply."""
     with server.connect(database="sky", user="ann") as connection, connection.cursor() as cursor:

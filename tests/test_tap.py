@@ -29,6 +29,7 @@ import pyvo
 from complaints import assert_rejected
 from meridian_cli import Meridian
 from serving import Server, serving, wait_until
+from test_cone_search import head_and_trailers
 from test_users import must
 
 STARS = 3_000
@@ -260,6 +261,66 @@ def test_what_is_cut_off_is_said(server: Server, form: str, limit: int) -> None:
         assert answer.text.index("QUERY_STATUS") < answer.text.index("<TABLE")
     elif form == "json":
         assert ("overflow" in answer.text.lower()) == cut
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv"])
+def test_a_large_text_has_a_trailer_where_rows_were_cut_off(server: Server, form: str) -> None:
+    """It had no place for it. Clients that take no trailers see none."""
+    query = "SELECT a.id, a.ra, b.ra AS other FROM sky.Star AS a, sky.Star AS b"
+    limited = {"QUERY": query, "FORMAT": form, "MAXREC": 80_000}
+    head, trailers = head_and_trailers(server, "/tap/sync", **limited)
+    assert "trailer: meridian-overflow" in head and "\r\nmeridian-overflow" not in head
+    assert trailers == "meridian-overflow: true"
+    answer = execute(server, "/tap/sync", **limited)
+    assert len(answer.text.splitlines()) == 80_001 and "Trailer" not in answer.headers
+    job = job_of(server, PHASE="RUN", **limited)
+    wait_until(lambda: text_of(server, f"{job}/phase") == "COMPLETED", 60, "the job is completed")
+    head, trailers = head_and_trailers(server, f"{job}/results/result")
+    assert "\r\nmeridian-overflow: true" in head or trailers == "meridian-overflow: true"
+    # A result that is known to be whole has none.
+    head, trailers = head_and_trailers(server, "/tap/sync", QUERY=query.replace("SELECT", "SELECT TOP 80000"), FORMAT=form, MAXREC=80_000)
+    assert "trailer: meridian-overflow" in head and not trailers
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("text/csv;header=present;charset=utf-8", "text/csv"),
+        ("text/csv; charset=UTF-8", "text/csv"),
+        ('text/tab-separated-values; header="present"', "text/tab-separated-values"),
+        ('application/x-votable+xml; serialization="TABLEDATA"', "application/x-votable+xml;serialization=tabledata"),
+        ("application/x-votable+xml;charset=utf-8", "application/x-votable+xml"),
+        ("application/json; charset=utf-8", "application/json"),
+    ],
+)
+def test_media_types_may_have_parameters(server: Server, given: str, told: str) -> None:
+    """What the service says of its own results was refused."""
+    for name in ("RESPONSEFORMAT", "FORMAT"):
+        answer = execute(server, "/tap/sync", {"QUERY": "SELECT id FROM sky.Star WHERE id = 1", name: given})
+        assert answer.status == 200, answer.text
+        media_type = answer.headers["Content-Type"]
+        assert media_type.startswith(told) and ("tabledata" in media_type) == ("tabledata" in told)
+        again = execute(server, "/tap/sync", {"QUERY": "SELECT id FROM sky.Star WHERE id = 1", name: media_type})
+        assert again.status == 200 and again.headers["Content-Type"] == media_type
+    refused = execute(server, "/tap/sync", {"QUERY": "SELECT 1", "FORMAT": "text/csv;header=absent"})
+    assert refused.status == 400 and "it is one of votable" in error_of(refused)
+
+
+def test_infinities_are_spelled_as_in_the_standard(server: Server) -> None:
+    """As `inf` STILTS read them as blanks. What is written is read again, as an upload."""
+    rows = [["1", "inf"], ["2", "-inf"], ["3", "1.5"], ["4", ""]]
+    table = "n,x\n" + "".join(f"{n},{x}\n" for n, x in rows)
+    fields = {"QUERY": "SELECT n, x FROM TAP_UPLOAD.mine ORDER BY n", "UPLOAD": "mine,param:f"}
+    written = send(server, "/tap/sync", {**fields, "FORMAT": "votable/td"}, {"f": table.encode()})
+    assert written.status == 200, written.text
+    cells = re.findall(r"<TD>(.*?)</TD>", written.text)
+    assert cells == ["1", "+Inf", "2", "-Inf", "3", "1.5", "4", ""]
+    again = send(server, "/tap/sync", {**fields, "FORMAT": "csv"}, {"f": written.body})
+    assert rows_of(again.text) == rows
+    point = '<FIELD name="p" datatype="double" arraysize="2"/><DATA><TABLEDATA><TR><TD>+Inf -Inf</TD></TR></TABLEDATA></DATA>'
+    document = f'<VOTABLE version="1.4" xmlns="http://www.ivoa.net/xml/VOTable/v1.3"><RESOURCE><TABLE>{point}</TABLE></RESOURCE></VOTABLE>'
+    listed = send(server, "/tap/sync", {"QUERY": "SELECT p FROM TAP_UPLOAD.mine", "UPLOAD": "mine,param:f", "FORMAT": "votable/td"}, {"f": document.encode()})
+    assert re.findall(r"<TD>(.*?)</TD>", listed.text) == ["+Inf -Inf"]
 
 
 def test_no_rows_are_wanted(server: Server) -> None:
@@ -599,10 +660,17 @@ def test_a_job_is_changed_and_aborted(server: Server) -> None:
     parameters = ElementTree.fromstring(execute(server, f"{job}/parameters").text)
     assert {one.get("id"): one.text for one in parameters} == {"LANG": "ADQL", "QUERY": "SELECT 2 AS two"}
     assert text_of(server, f"{job}/owner") == "http"
+    # It was said to have no owner.
+    refused = execute(server, f"{job}/owner", {"OWNER": "ann"})
+    assert refused.status == 400 and "the owner of a job cannot be changed" in error_of(refused)
+    waits = execute(server, f"{job}/results/result")
+    assert waits.status == 404 and "has no result yet: it is PENDING" in error_of(waits)
     execute(server, f"{job}/phase", {"PHASE": "ABORT"})
     assert text_of(server, f"{job}/phase") == "ABORTED"
     refused = execute(server, f"{job}/parameters", {"QUERY": "SELECT 3"})
     assert refused.status == 400 and "is ABORTED" in error_of(refused)
+    ended = execute(server, f"{job}/results/result")
+    assert ended.status == 404 and "has no result: it was aborted" in error_of(ended)
     for path, form in [(f"{job}/phase", {"PHASE": "GO"}), (f"{job}/destruction", {"DESTRUCTION": "soon"}), (f"{job}/size", {"X": 1}), (job, {"ACTION": "KEEP"})]:
         assert execute(server, path, form).status in (400, 404), path
     gone = execute(server, job, method="DELETE")
@@ -627,6 +695,50 @@ def test_clients_wait_for_a_job(server: Server) -> None:
     result = done.find(f"{UWS}results/{UWS}result")
     assert result is not None and result.get("id") == "result"
     assert execute(server, f"{job}/error").status == 404
+
+
+def test_jobs_are_listed_by_their_phases(server: Server) -> None:
+    """Those of phases in which no job ever is were all jobs."""
+    pending = job_of(server, QUERY="SELECT 1 AS one").rsplit("/", 1)[1]
+    ended = job_of(server, QUERY="SELECT 1 AS one", PHASE="ABORT").rsplit("/", 1)[1]
+
+    def listed(*phases: str) -> set[str]:
+        query = "&".join(f"PHASE={phase}" for phase in phases)
+        answer = execute(server, f"/tap/async?{query}")
+        assert answer.status == 200, answer.text
+        return {str(job.get("id")) for job in ElementTree.fromstring(answer.text)}
+
+    assert {pending, ended} <= listed()
+    assert pending in listed("PENDING") and ended not in listed("PENDING")
+    for never in ("HELD", "suspended", "ARCHIVED", "UNKNOWN"):
+        assert listed(never) == set()
+        assert ended in listed(never, "ABORTED") and pending not in listed(never, "ABORTED")
+    refused = execute(server, "/tap/async", PHASE="FOO")
+    assert refused.status == 400 and "PHASE is FOO: it is one of PENDING" in error_of(refused)
+
+
+def test_a_job_that_runs_on_is_not_done(server: Server) -> None:
+    """It was said to be complete, and to end when it had begun, while its join ran on; and then the limit of connections was named."""
+    endless = "SELECT COUNT(*) AS n FROM sky.Source a, sky.Source b, sky.Source c WHERE a.flux + b.flux + c.flux < 0"
+    job = job_of(server, QUERY=endless, EXECUTIONDURATION=4, PHASE="RUN")
+    wait_until(lambda: text_of(server, f"{job}/phase") == "EXECUTING", 20, "the job runs")
+    looks = 0
+    while text_of(server, f"{job}/phase") == "EXECUTING":
+        asked = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        document = ElementTree.fromstring(execute(server, job).text)
+        if document.findtext(f"{UWS}phase") != "EXECUTING":
+            break
+        quote, percent = document.findtext(f"{UWS}quote"), document.findtext(".//{*}pct_complete")
+        assert not quote or quote >= asked, (quote, asked)
+        assert percent is None or int(percent) < 100
+        looks += 1
+        time.sleep(0.1)
+    assert looks > 3 and text_of(server, f"{job}/phase") == "ERROR"
+    sentence = "the query took longer than its EXECUTIONDURATION of 4 s"
+    told = ElementTree.fromstring(execute(server, job).text).findtext(f"{UWS}errorSummary/{UWS}message")
+    assert told is not None and told.startswith(sentence)
+    assert sentence in error_of(execute(server, f"{job}/error"))
+    assert sentence in error_of(execute(server, f"{job}/results/result"))
 
 
 def test_jobs_are_of_their_owners(server: Server) -> None:

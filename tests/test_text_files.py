@@ -297,9 +297,11 @@ def test_keys_are_generated_for_directors_that_have_none(meridian: Meridian, tmp
     assert f"the column {key} has generated keys" in report
     assert rows(meridian, tmp_path, f"{key}, name") == [(2, "Vega"), (3, "Sirius")]
     more = write_more(tmp_path)
+    again = more.with_name("again.csv")
+    again.write_bytes(more.read_bytes())
     target = ("load", "--data", tmp_path / "data", "--db", "d", "--table", "T")
     for _ in range(2):
-        meridian.must(*target, "--append", "--generate-key", more, more)
+        meridian.must(*target, "--append", "--generate-key", more, again)
     found = rows(meridian, tmp_path, f"count(*), count(DISTINCT {key}), min({key})")
     assert found == [(6, 6, 2)]
     meridian.must("check", "--data", tmp_path / "data")

@@ -11,6 +11,8 @@ import astropy.io.fits
 import astropy.io.votable
 import astropy.table
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import requests
 
@@ -329,3 +331,53 @@ def test_bits_are_read(server: Server) -> None:
     stream = base64.b64encode(bytes([0x80, 0xB0, 0xE0, 0x00, 0x00, 0x20])).decode()
     content = votable(BITS, "x").replace("<TABLEDATA>x</TABLEDATA>", f'<BINARY><STREAM encoding="base64">{stream}</STREAM></BINARY>')
     assert upload(server, content.encode()) == expected
+
+
+SHAPES = '<FIELD name="n" datatype="int"/><FIELD name="p" datatype="{0}" arraysize="2" xtype="point"/><FIELD name="c" datatype="{0}" arraysize="3" xtype="circle"/>'
+
+
+@pytest.mark.parametrize("datatype", ["float", "double"])
+def test_shapes_of_floats_are_geometry(server: Server, datatype: str) -> None:
+    """Only those of doubles were; DALI has both."""
+    rows = "".join(f"<TR><TD>{n}</TD><TD>{10 * n + 0.5} 0.25</TD><TD>{10 * n} 0 1.5</TD></TR>" for n in range(5))
+    document = astropy.io.votable.parse(io.BytesIO(votable(SHAPES.format(datatype), rows).encode()))
+    near = "SELECT u.n, COORD1(u.p), s.id FROM TAP_UPLOAD.t AS u JOIN sky.Star AS s ON DISTANCE(POINT(s.ra, s.dec), u.p) < 1 WHERE 1 = CONTAINS(u.p, u.c) ORDER BY u.n"
+    for serialization in ("tabledata", "binary", "binary2"):
+        sink = io.BytesIO()
+        document.to_xml(sink, tabledata_format=serialization)
+        assert upload(server, sink.getvalue(), near) == [[str(n), str(10 * n + 0.5), str(n)] for n in range(5)], serialization
+    for form in ("E", "D"):
+        columns = [
+            astropy.io.fits.Column("n", "J", array=np.arange(5)),
+            astropy.io.fits.Column("p", f"2{form}", array=np.array([[10 * n + 0.5, 0.25] for n in range(5)])),
+            astropy.io.fits.Column("c", f"3{form}", array=np.array([[10 * n, 0, 1.5] for n in range(5)])),
+        ]
+        table = astropy.io.fits.BinTableHDU.from_columns(columns)
+        table.header["TXTYP2"], table.header["TXTYP3"] = "point", "circle"
+        file = io.BytesIO()
+        table.writeto(file)
+        assert upload(server, file.getvalue(), near) == [[str(n), str(10 * n + 0.5), str(n)] for n in range(5)], form
+
+
+def test_numbers_that_stand_for_none_may_have_fractions(server: Server) -> None:
+    """VALUES were of integers alone."""
+    fields = "".join(f'<FIELD name="{name}" datatype="{name}"><VALUES null="{null}"/></FIELD>' for name, null in [("int", "-99"), ("float", "-99.1"), ("double", "-99.1")])
+    rows = "".join(f"<TR><TD>{a}</TD><TD>{b}</TD><TD>{c}</TD></TR>" for a, b, c in [("-99", "-99.1", "-99.1"), ("99", "-99.10", "99.1")])
+    assert upload(server, votable(fields, rows).encode()) == [["", "", ""], ["99", "", "99.1"]]
+
+
+def test_nobody_is_told_of_options_of_the_command_line(server: Server) -> None:
+    """TAP has none of them."""
+    lists = io.BytesIO()
+    pq.write_table(pa.table({"id": [1], "few": [[1, 2]]}), lists)
+    structures = io.BytesIO()
+    pq.write_table(pa.table({"id": [1], "both": [{"a": 1}]}), structures)
+    for content, words in [
+        (lists.getvalue(), "a list of BIGINT: a table holds plain values only"),
+        (structures.getvalue(), "a structure: a table holds plain values only"),
+        (b"a,A\n1,2\n", "names the column"),
+        (b",a,b\n0,1,2\n1,3,4\n2,5,6\n", "give every column a name"),
+        (b"", "is empty"),
+    ]:
+        said = refused(server, content)
+        assert words in said and "--" not in said and "curl" not in said and "Int64" not in said, said

@@ -463,6 +463,47 @@ def test_lists_of_columns_name_them(meridian: Meridian, site: Site) -> None:
         meridian.must("view", "drop", "--data", site.data, "--db", "sky", "--name", name)
 
 
+def test_the_database_is_written_before_tables_of_columns_without_names(meridian: Meridian, site: Site) -> None:
+    """It was not where a column has no name of its own: the planner's name for it has the database's in it."""
+    for name, query in [
+        ("Nameless", "SELECT id, version * 2 FROM Star WHERE id IN (SELECT id FROM Source)"),
+        ("Counted", "SELECT Star.version, COUNT(*), MAX(Star.id) + 1 FROM Star GROUP BY Star.version"),
+    ]:
+        columns = "i,b" if name == "Nameless" else "a,b,c"
+        create(meridian, site.data, name, query, "--columns", columns)
+        ((definition,),) = site.rows(f"SELECT VIEW_DEFINITION FROM information_schema.VIEWS WHERE TABLE_NAME = '{name}'")
+        assert definition == query.replace("FROM S", "FROM `sky`.S"), definition
+        assert sorted(site.rows(f"SELECT * FROM {name}")) == sorted(site.rows(query))
+        meridian.must("view", "drop", "--data", site.data, "--db", "sky", "--name", name)
+
+
+def test_a_view_without_words_has_no_description(site: Site) -> None:
+    """TAP_SCHEMA had MySQL's comment of views, VIEW."""
+    found = dict(map(tuple, site.adql("SELECT table_name, description FROM TAP_SCHEMA.tables WHERE schema_name = 'sky'")))  # type: ignore[arg-type]
+    assert found["sky.Bright"] is None and found["sky.Star"] == "objects with positions and a unique key"
+    for path in ("tap/tables", "tap/tables/sky.Bright"):
+        status, document = site.http(path, "boss")
+        assert status == 200 and "<description>VIEW<" not in document and "<name>sky.Bright</name>" in document
+    assert site.rows("SELECT TABLE_COMMENT FROM information_schema.TABLES WHERE TABLE_NAME = 'Bright'") == [("VIEW",)]
+
+
+def test_keys_and_positions_of_views_are_principal(site: Site) -> None:
+    """They had the UCDs of such columns, and were not principal."""
+    query = "SELECT column_name, principal FROM TAP_SCHEMA.columns WHERE table_name = 'sky.{}' ORDER BY column_index"
+    assert site.adql(query.format("Outer2")) == [["star", 1], ["alpha", 1], ["delta", 1]]
+    assert site.adql(query.format("Renamed")) == [["star", 1], ["alpha", 1], ["delta", 1], ["version", 0]]
+    assert site.adql(query.format("Grouped")) == [["id", 1], ["epochs", 0], ["brightest", 0]]
+
+
+def test_a_new_view_that_reads_itself_is_told_so(site: Site) -> None:
+    """It was told that there are no tables here."""
+    for query in ("SELECT id FROM Own", "SELECT id FROM sky.OWN", "SELECT id FROM Star WHERE id IN (SELECT id FROM own)"):
+        outcome = site.meridian.run("view", "create", "--data", site.data, "--db", "sky", "--name", "Own", query)
+        assert outcome.status != 0 and "the view sky.Own reads itself" in outcome.complaint, outcome.complaint
+    outcome = site.meridian.run("view", "create", "--data", site.data, "--db", "sky", "--name", "Own", "SELECT id FROM Stars")
+    assert outcome.status != 0 and "there is no table Stars; did you mean Star?" in outcome.complaint, outcome.complaint
+
+
 def test_what_is_said_of_a_view_is_shown(meridian: Meridian, site: Site, tmp_path: Path) -> None:
     create(meridian, site.data, "Said", "SELECT id, ra, `dec`, version AS mag, version * 2 AS twice FROM Star")
     document = tmp_path / "said.yaml"

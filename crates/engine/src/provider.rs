@@ -23,7 +23,7 @@ use crate::plan_cache::with_first_values;
 use crate::release::ReleaseCondition;
 use crate::session::CATALOG;
 use crate::session::view_states::has_states;
-use crate::session::views::{self, ViewPath};
+use crate::session::views::{self, PathView, ViewPath};
 use crate::system_tables::SystemTables;
 use crate::tap_schema::{TAP_SCHEMA, TapSchema};
 use crate::{Archive, EngineError, NO_DATABASE};
@@ -165,7 +165,11 @@ impl SchemaProvider for ArchiveDatabase {
             return Ok(Some(Arc::new(table)));
         }
         let Some(view) = archive.view(&self.name, name).await.map_err(external)? else {
-            return Ok(None);
+            // A view that is being made is not there yet.
+            return match PathView::named_within(path, &self.name, name) {
+                Some(error) => Err(external(error)),
+                None => Ok(None),
+            };
         };
         let planned = views::planned(archive, &view, path, *dialect, *as_of).await;
         let plan = planned.map_err(external)?.plan;

@@ -100,7 +100,7 @@ impl ReleaseCondition {
 ///
 /// # Errors
 /// There is no such table; or the condition cannot be planned, or is more than a condition on the values of a row: the sentence says what
-/// is wrong.
+/// is wrong, and where in the condition.
 pub async fn check_release(
     archive: &Archive,
     database: &str,
@@ -121,7 +121,7 @@ pub async fn check_release(
     Ok(())
 }
 
-/// A condition as an expression over the columns of a table.
+/// A condition as an expression over the columns of a table. A mistake has its place in the condition.
 async fn condition_of(
     archive: &Archive,
     database: &str,
@@ -129,18 +129,31 @@ async fn condition_of(
     condition: &str,
 ) -> std::result::Result<Expr, EngineError> {
     sql::check_one_expression(Dialect::MySql, condition).map_err(|error| {
-        let sentence = format!("a release is one condition, as in obsTime < '2026-01-01': {error}");
-        SqlError::new(sentence).with_code(ErrorCode::SYNTAX)
+        let sentence = format!(
+            "a release is one condition, as in obsTime < '2026-01-01': {}",
+            error.sentence()
+        );
+        error.with_sentence(sentence).with_code(ErrorCode::SYNTAX)
     })?;
     // What is quoted has no quotes in it, and a comment at the condition's end ends with its line.
+    let before = format!("SELECT 1 FROM `{database}`.`{table}` WHERE (");
     let query = ViewQuery {
-        definition: format!("SELECT 1 FROM `{database}`.`{table}` WHERE ({condition}\n)"),
+        definition: format!("{before}{condition}\n)"),
         default_database: Some(database.to_owned()),
         columns: vec![],
         headings: vec![],
         position: None,
     };
-    let plan = analyzed_definition(&archive.whole(), &query).await?;
+    let planned = analyzed_definition(&archive.whole(), &query).await;
+    let plan = planned.map_err(|error| match error {
+        EngineError::Sql(error) => error
+            .moved(condition, |byte| {
+                let byte = byte.checked_sub(before.len())?;
+                (byte < condition.len()).then_some(byte)
+            })
+            .into(),
+        other => other,
+    })?;
     let expr = only_condition(&plan).and_then(without_qualifiers);
     expr.map_err(|error| EngineError::from_run(&error))
 }

@@ -123,7 +123,7 @@ fn stored_column(origin: &Origin) -> Option<Column> {
 }
 
 fn said_of(origin: Origin) -> ColumnMetadata {
-    let said = origin.described;
+    let (said, principal) = (origin.described, origin.principal);
     let word = |word: String| (!word.is_empty()).then_some(word);
     ColumnMetadata {
         description: word(said.description),
@@ -131,6 +131,7 @@ fn said_of(origin: Origin) -> ColumnMetadata {
         ucd: word(said.ucd),
         utype: word(said.utype),
         xtype: word(said.xtype),
+        principal,
         ..ColumnMetadata::default()
     }
 }

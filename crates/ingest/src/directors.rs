@@ -13,7 +13,7 @@ use sky::ChunkId;
 use store::{DirectorIndex, LoadDir};
 use tokio::runtime::Handle;
 
-pub(crate) use self::family::Family;
+pub(crate) use self::family::{Family, unknown_ends_of};
 use crate::error::{IngestError, nearest};
 use crate::key_map::KeyMap;
 use crate::memory::MemoryBudget;

@@ -7,6 +7,7 @@ use arrow::error::ArrowError;
 use catalog::CatalogError;
 use store::StoreError;
 
+use crate::report::grouped;
 use crate::row_errors::class;
 
 /// Why a row is rejected.
@@ -79,12 +80,14 @@ pub enum IngestError {
         name: String,
     },
     /// A text file does not look like the table.
-    #[error("{}: {reason}", .path.display())]
+    #[error("{}: {reason}{option}", .path.display())]
     Layout {
         /// The file.
         path: PathBuf,
         /// What is wrong, and what to do.
         reason: String,
+        /// The end of the sentence where the command line has an option that helps; else empty.
+        option: &'static str,
     },
     /// The schema file cannot be used.
     #[error("the schema {}: {reason}", .path.display())]
@@ -95,7 +98,12 @@ pub enum IngestError {
         reason: String,
     },
     /// A column was named that the table does not have.
-    #[error("{role} {column:?} is not a column of the table{}", near_hint(.near.as_deref()))]
+    #[error(
+        "{role} {column:?} is not a column of {}{}{}",
+        table_or_file(.of.as_deref()),
+        near_hint(.near.as_deref()),
+        found_hint(.of.as_deref(), .near.as_deref())
+    )]
     NoSuchColumn {
         /// Which option or rule named it.
         role: String,
@@ -103,18 +111,24 @@ pub enum IngestError {
         column: String,
         /// The nearest name there is.
         near: Option<String>,
+        /// The file whose columns the table is to have, if it is to have those of a file.
+        of: Option<Box<FoundColumns>>,
     },
     /// Options that contradict each other, the table, or the database.
     #[error("{0}")]
     Options(String),
     /// More rows were rejected than allowed.
     #[error(
-        "{} rejected, more than the {allowed} allowed by --max-errors; nothing was loaded. {examples}",
-        rows_were(*.count)
+        "{} rejected, more than the {} allowed by --max-errors{}; nothing was loaded. {examples}",
+        rows_were(*.count, *.is_cut),
+        grouped(*.allowed),
+        where_stopped(*.is_cut)
     )]
     TooManyRejected {
         /// How many were rejected before the load stopped.
         count: u64,
+        /// Whether there were rows that it did not come to.
+        is_cut: bool,
         /// The number allowed.
         allowed: u64,
         /// The first of them, with file and line.
@@ -264,7 +278,21 @@ impl IngestError {
         Self::Layout {
             path: path.to_path_buf(),
             reason: reason.into(),
+            option: "",
         }
+    }
+
+    /// The same with an end of the sentence about an option of the command line.
+    pub(crate) fn or_option(mut self, words: &'static str) -> Self {
+        if let Self::Layout { option, .. } = &mut self {
+            *option = words;
+        }
+        self
+    }
+
+    /// The same for a statement that reads a file, or a file that somebody has sent: there are no options.
+    pub(crate) fn without_option(self) -> Self {
+        self.or_option("")
     }
 
     /// An error of a file that decodes to more than it may.
@@ -285,21 +313,88 @@ impl IngestError {
             role: role.into(),
             column: column.to_owned(),
             near: nearest(column, names),
+            of: None,
         }
+    }
+
+    /// The same of a table that is to have the columns of a file.
+    pub(crate) fn of_file(mut self, found: &FoundColumns) -> Self {
+        if let Self::NoSuchColumn { of, .. } = &mut self {
+            *of = Some(Box::new(found.clone()));
+        }
+        self
     }
 }
 
-fn rows_were(count: u64) -> String {
+/// The columns that a file was found to have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundColumns {
+    /// What messages call the file.
+    pub file: PathBuf,
+    /// Their names.
+    pub names: Vec<String>,
+    /// Whether they are numbered, since no line of the file names them.
+    pub is_header_missing: bool,
+    /// Why it is hardly a table, if anything says so.
+    pub doubt: Option<&'static str>,
+}
+
+impl FoundColumns {
+    /// Names that a message shows.
+    const SHOWN: usize = 20;
+
+    /// What is said of the file where it has no column of a name.
+    fn in_words(&self) -> String {
+        if let Some(doubt) = self.doubt {
+            return doubt.to_owned();
+        }
+        let shown = self.names[..self.names.len().min(Self::SHOWN)].join(", ");
+        let more = match self.names.len().saturating_sub(Self::SHOWN) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let has = match self.is_header_missing {
+            true => "no line of it names its columns, which are",
+            false => "its columns are",
+        };
+        format!("{has} {shown}{more}")
+    }
+}
+
+fn table_or_file(of: Option<&FoundColumns>) -> String {
+    match of {
+        Some(found) => found.file.display().to_string(),
+        None => "the table".to_owned(),
+    }
+}
+
+fn found_hint(of: Option<&FoundColumns>, near: Option<&str>) -> String {
+    match (of, near) {
+        (None, _) => String::new(),
+        (Some(found), None) => format!(": {}", found.in_words()),
+        (Some(found), Some(_)) => format!(" ({})", found.in_words()),
+    }
+}
+
+fn rows_were(count: u64, is_cut: bool) -> String {
+    let least = if is_cut { "at least " } else { "" };
     match count {
-        1 => "1 row was".to_owned(),
-        count => format!("{count} rows were"),
+        1 => format!("{least}1 row was"),
+        count => format!("{least}{} rows were", grouped(count)),
+    }
+}
+
+fn where_stopped(is_cut: bool) -> &'static str {
+    match is_cut {
+        true => ", and the load stopped there",
+        false => "",
     }
 }
 
 fn all_rows_were(count: u64) -> String {
     match count {
         1 => "the only row was".to_owned(),
-        count => format!("every one of the {count} rows was"),
+        count => format!("every one of the {} rows was", grouped(count)),
     }
 }
 
@@ -322,4 +417,69 @@ pub(crate) fn nearest<'a>(
         .filter(|(likeness, _)| *likeness > 0.7)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, name)| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Only the option and the name were told, and not which file lacks it.
+    #[test]
+    fn a_column_that_a_file_lacks_is_told_with_those_that_it_has() {
+        let found = FoundColumns {
+            file: "o.csv".into(),
+            names: vec!["objId".to_owned(), "ra".to_owned()],
+            is_header_missing: false,
+            doubt: None,
+        };
+        let told = |wanted: &str, found: &FoundColumns| {
+            let names = found.names.iter().map(String::as_str);
+            let error = IngestError::no_such_column("--key", wanted, names);
+            error.of_file(found).to_string()
+        };
+        assert_eq!(
+            told("zzz", &found),
+            "--key \"zzz\" is not a column of o.csv: its columns are objId, ra"
+        );
+        assert_eq!(
+            told("objectId", &found),
+            "--key \"objectId\" is not a column of o.csv: did you mean \"objId\"? (its columns are objId, ra)"
+        );
+        let numbered = FoundColumns {
+            names: (1..=30).map(|number| format!("column{number}")).collect(),
+            is_header_missing: true,
+            ..found.clone()
+        };
+        let sentence = told("id", &numbered);
+        assert!(sentence.contains("no line of it names its columns, which are column1, column2"));
+        assert!(sentence.ends_with("column20 and 10 more"), "{sentence}");
+        let doubted = FoundColumns {
+            doubt: Some("its bytes are no text"),
+            ..found
+        };
+        assert!(told("id", &doubted).ends_with("o.csv: its bytes are no text"));
+    }
+
+    #[test]
+    fn a_load_that_stopped_says_so() {
+        let told = |count, is_cut| {
+            let error = IngestError::TooManyRejected {
+                count,
+                is_cut,
+                allowed: 1000,
+                examples: "First: a.csv:2: bad".to_owned(),
+                why: Rejection::Value,
+            };
+            error.to_string()
+        };
+        assert_eq!(
+            told(8192, true),
+            "at least 8,192 rows were rejected, more than the 1,000 allowed by --max-errors, and the load stopped there; nothing was \
+             loaded. First: a.csv:2: bad"
+        );
+        assert_eq!(
+            told(1, false),
+            "1 row was rejected, more than the 1,000 allowed by --max-errors; nothing was loaded. First: a.csv:2: bad"
+        );
+    }
 }

@@ -120,6 +120,10 @@ impl RowFile {
     /// No such file, one of another format, one whose columns cannot be told apart without regard to case, and files with different
     /// columns.
     pub fn open(path: &Path, format: FileFormat) -> Result<Self, IngestError> {
+        Self::try_open(path, format).map_err(IngestError::without_option)
+    }
+
+    fn try_open(path: &Path, format: FileFormat) -> Result<Self, IngestError> {
         let input = InputFiles::of(path)?;
         let budget = DecodeBudget::unlimited();
         let (files, names) = (open_all(&input.files, format, &budget)?, input.files);
@@ -160,8 +164,11 @@ impl RowFile {
         budget: &DecodeBudget,
     ) -> Result<Self, IngestError> {
         let names = vec![path.to_path_buf()];
-        let file = open_file(path, format, budget)?;
-        let mut columns = distinct_columns(file.as_ref(), path)?;
+        let opened = open_file(path, format, budget).and_then(|file| {
+            let columns = distinct_columns(file.as_ref(), path)?;
+            Ok((file, columns))
+        });
+        let (file, mut columns) = opened.map_err(IngestError::without_option)?;
         declare_types(&mut columns, format, declared.unwrap_or_default());
         Ok(Self {
             path: path.to_path_buf(),
@@ -408,6 +415,66 @@ impl Iterator for FileRows<'_> {
     type Item = Result<RecordBatch, IngestError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_batch().transpose()
+        let next = self.next_batch().map_err(IngestError::without_option);
+        next.transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int64Array, ListArray};
+    use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+    use parquet::arrow::ArrowWriter;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn parquet_with_a_list() -> Vec<u8> {
+        let few = ListArray::from_iter_primitive::<Int64Type, _, _>([Some([Some(1), Some(2)])]);
+        let schema = Arc::new(Schema::new(vec![
+            Field::new("id", DataType::Int64, true),
+            Field::new("few", few.data_type().clone(), true),
+        ]));
+        let columns: [Arc<dyn Array>; 2] = [Arc::new(Int64Array::from(vec![1])), Arc::new(few)];
+        let batch = RecordBatch::try_new(Arc::clone(&schema), columns.into()).unwrap();
+        let mut bytes = Vec::new();
+        let mut writer = ArrowWriter::try_new(&mut bytes, schema, None).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        bytes
+    }
+
+    /// A statement that reads a file, and whoever sends one, was told to give --schema or --no-header.
+    #[test]
+    fn nothing_is_told_of_options_of_loads() {
+        let dir = TempDir::new().unwrap();
+        for (content, format, told) in [
+            (
+                parquet_with_a_list(),
+                FileFormat::Parquet,
+                "\"few\" is a list of BIGINT: a table holds plain values only; leave the column out",
+            ),
+            (
+                b"a,A\n1,2\n".to_vec(),
+                FileFormat::Text,
+                "give one another name",
+            ),
+            (b"".to_vec(), FileFormat::Text, "it is empty"),
+        ] {
+            let path = dir.path().join("file");
+            std::fs::write(&path, content).unwrap();
+            let budget = DecodeBudget::unlimited();
+            let opened = RowFile::open(&path, format).map(drop);
+            let within = RowFile::open_within(&path, format, None, &budget).map(drop);
+            for outcome in [opened, within] {
+                let error = outcome.unwrap_err().to_string();
+                assert!(error.ends_with(told), "{error}");
+            }
+            // Loads have them.
+            let layout = TextLayout::default();
+            let loaded = format::open_one(&path, &layout, None, None, &budget);
+            let error = loaded.and_then(|file| file.columns()).unwrap_err();
+            assert!(error.to_string().contains("--"), "{error}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! Files of one pattern or directory are one table cut into files: they have the same columns, and a file that differs is named. Of
 //! files that are named one by one each may lack columns.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::hats::{self, HatsCatalogue};
 use crate::progress::Progress;
 use crate::remote_listing::Lookup;
 use crate::request::LoadRequest;
-use crate::spool::display_name;
+use crate::spool::{display_name, is_stream};
 
 /// The extensions of Parquet files that are looked for in a directory.
 const PARQUET: [&str; 3] = ["parquet", "parq", "pq"];
@@ -192,6 +193,7 @@ pub(crate) fn expanded(
     let mut inputs = NamedInputs::default();
     let window = window_of(&request);
     let remote = { request.remote.take() }.map(|remote| remote.of_load(progress, window));
+    reject_repeated(&given, |input| shown_input(input, remote.is_some()))?;
     let mut lookup = remote.as_ref().map(Lookup::new);
     for input in &given {
         let at_url = lookup.as_mut().map(|lookup| lookup.files_of(input));
@@ -222,6 +224,7 @@ pub(crate) fn expanded(
             inputs.cells.push(catalogue.cell_column());
         }
     }
+    reject_repeated(&request.files, Path::to_path_buf)?;
     // What was given may have a signature behind its name.
     inputs.given = { given.iter() }
         .map(|input| shown_input(input, remote.is_some()))
@@ -230,6 +233,30 @@ pub(crate) fn expanded(
     let found = lookup.map(Lookup::found).unwrap_or_default();
     request.remote = remote.map(|remote| remote.with_files(found));
     Ok(request)
+}
+
+/// Sees that no file is there twice, by whatever names: all of its rows would be. What can be read only once is looked at when it is read.
+fn reject_repeated(files: &[PathBuf], shown: impl Fn(&Path) -> PathBuf) -> Result<(), IngestError> {
+    let mut seen: HashMap<PathBuf, &PathBuf> = HashMap::new();
+    for file in files {
+        if is_stream(file) {
+            continue;
+        }
+        // A name that leads nowhere here is that of a file elsewhere, or of none.
+        let place = file.canonicalize().unwrap_or_else(|_| file.clone());
+        let Some(before) = seen.insert(place, file) else {
+            continue;
+        };
+        let reason = match before == file {
+            true => "it is named twice: name it once".to_owned(),
+            false => format!(
+                "it is the same file as {}, which is named before: name it once",
+                shown(before).display()
+            ),
+        };
+        return Err(IngestError::layout(&shown(file), reason));
+    }
+    Ok(())
 }
 
 /// Bytes of a row group of a file at a URL that are in memory at a time: several threads have one each, beside what the load needs.
@@ -425,6 +452,37 @@ mod tests {
             let error = found(pattern).unwrap_err().to_string();
             assert!(error.contains(sentence), "{pattern}: {error}");
         }
+    }
+
+    /// A row was said to have the key of another one, its own.
+    #[test]
+    fn files_that_are_named_twice_are_rejected() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("a.csv"), "id\n1\n").unwrap();
+        std::fs::write(at("b.csv"), "id\n1\n").unwrap();
+        std::os::unix::fs::symlink("a.csv", at("c.csv")).unwrap();
+        let told = |names: &[&str]| {
+            let files: Vec<PathBuf> = names.iter().map(|name| at(name)).collect();
+            let rejected = reject_repeated(&files, Path::to_path_buf).err();
+            rejected.map(|error| error.to_string())
+        };
+        assert_eq!(told(&["a.csv", "b.csv", "none.csv"]), None);
+        let twice = told(&["a.csv", "b.csv", "a.csv"]).unwrap();
+        assert!(twice.ends_with("a.csv: it is named twice: name it once"));
+        let linked = told(&["a.csv", "c.csv"]).unwrap();
+        assert!(
+            linked.contains("c.csv: it is the same file as") && linked.contains("a.csv, which")
+        );
+        assert!(told(&["b.csv", "./b.csv"]).is_some());
+        let urls = ["s3://x/a.csv", "s3://x/b.csv", "s3://x/a.csv"].map(PathBuf::from);
+        let reject = |files: &[PathBuf]| reject_repeated(files, Path::to_path_buf);
+        assert!(reject(&urls[..2]).is_ok() && reject(&urls).is_err());
+        // Its reader says so.
+        assert!(reject(&["-".into(), "-".into()]).is_ok());
+        let signed = ["https://x/a.csv?key=secret"; 2].map(PathBuf::from);
+        let told = reject_repeated(&signed, |file| shown_input(file, true)).unwrap_err();
+        assert!(!told.to_string().contains("secret"), "{told}");
     }
 
     #[test]

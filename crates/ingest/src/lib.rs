@@ -76,7 +76,7 @@ pub use compact::{
     CompactReport, CompactRequest, CompactedTable, MANY_PARTS, Merge, Month, MonthSort, compact,
     compact_with,
 };
-pub use error::{IngestError, Rejection};
+pub use error::{FoundColumns, IngestError, Rejection};
 pub use fault::FAULT_PHASES;
 pub use file_rows::{FileFormat, FileRows, RowFile};
 pub use format::FieldDescription;

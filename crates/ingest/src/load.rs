@@ -350,6 +350,7 @@ impl Transaction {
             spec,
             written.partitioning,
             outcome,
+            outcome.counts.unknown_ends_of(written.spec.kind),
         )
         .await?;
         Ok(written)
@@ -373,8 +374,7 @@ impl Transaction {
         notes.extend(self.catalog.upgraded_from().map(upgraded_note));
         notes.extend(unit_note(&self.request, &written.outcome));
         notes.extend(written.directors.notes(&self.catalog).await?);
-        let counts = &written.outcome.counts;
-        let has_unknown = counts.unknown_left_keys + counts.unknown_right_keys > 0;
+        let has_unknown = written.outcome.counts.unknown_ends().map(|pairs| pairs > 0);
         let settled = self.settle_pairs(&mut written.spec, &written.directors, has_unknown);
         let settled = settled.await?;
         match &self.appended_to {
@@ -456,13 +456,13 @@ impl Transaction {
         }
     }
 
-    /// Where a director has got keys while pairs of a match table were placed, pairs with an end that is unknown may lie elsewhere than
-    /// that says. Nobody appends to the directors until the guard that this gives is dropped.
+    /// Where a director has got keys while pairs of a match table were placed, pairs whose end there is unknown may lie elsewhere than
+    /// that says; `has_unknown` says of each end whether there are such pairs. Nobody appends to the directors until the guard that this gives is dropped.
     pub(crate) async fn settle_pairs(
         &self,
         spec: &mut TableSpec,
         directors: &Directors,
-        has_unknown: bool,
+        has_unknown: [bool; 2],
     ) -> Result<Option<Family>, IngestError> {
         if spec.kind != TableKind::Match {
             return Ok(None);
@@ -474,12 +474,16 @@ impl Transaction {
         let ends = children.iter().zip(&changed);
         let unsure: Vec<bool> = ends.map(|(child, changed)| *child && *changed).collect();
         forget_placements(spec, &unsure);
-        if has_unknown && changed.contains(&true) {
+        let ends = has_unknown.iter().zip(&changed);
+        let moved: Vec<bool> = ends
+            .map(|(unknown, changed)| *unknown && *changed)
+            .collect();
+        if moved.contains(&true) {
             if let Some(table) = &self.appended_to {
                 let table = format!("{}.{}", table.spec.database, table.spec.name);
                 return Err(CatalogError::TableChanged { table }.into());
             }
-            forget_placements(spec, &changed);
+            forget_placements(spec, &moved);
         }
         Ok(Some(guard))
     }

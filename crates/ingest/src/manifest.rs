@@ -17,6 +17,7 @@ pub(crate) async fn write_manifest(
     spec: TableSpec,
     partitioning: Partitioning,
     outcome: &Outcome,
+    unknown_ends: Option<[u64; 2]>,
 ) -> Result<(), IngestError> {
     let LoadRequest {
         data_dir,
@@ -30,7 +31,8 @@ pub(crate) async fn write_manifest(
         sub_stripes: partitioning.sub_stripes,
         overlap_deg: partitioning.overlap_deg,
     };
-    let manifest = PartManifest::new(load, spec, partitioning, outcome.rows, &outcome.chunks);
+    let manifest = PartManifest::new(load, spec, partitioning, outcome.rows, &outcome.chunks)
+        .with_unknown_ends(unknown_ends);
     blocking(move || Ok(manifest.write(dir.path())?)).await?;
     fault::reached("manifest-written")
 }

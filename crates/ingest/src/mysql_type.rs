@@ -81,6 +81,11 @@ pub(crate) fn parse(declared: &str) -> Result<(ColumnType, bool), String> {
     Ok((ty, nullable))
 }
 
+/// The name of a type, as messages have it: `SMALLINT`.
+pub(crate) fn shown(ty: ColumnType) -> String {
+    written(ty, true).to_uppercase()
+}
+
 /// The declaration of a type, which [`parse`] reads back.
 pub(crate) fn written(ty: ColumnType, nullable: bool) -> String {
     use ColumnType as T;

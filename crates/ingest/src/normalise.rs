@@ -8,12 +8,14 @@ use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, RecordBatch, new_nu
 use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Float32Type, Float64Type, TimeUnit, TimestampMicrosecondType,
+    TimestampNanosecondType,
 };
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use catalog::{Column, ColumnType};
 
 use crate::error::IngestError;
 use crate::format::ReadContext;
+use crate::mysql_type;
 use crate::row_batch::{RowBatch, travel_type};
 use crate::row_errors::{RowErrors, ValueFault};
 
@@ -53,10 +55,56 @@ pub fn column_type(data_type: &DataType) -> Result<ColumnType, String> {
         }
         other => {
             return Err(format!(
-                "is of type {other}: a table holds plain values only; leave the column out by giving --schema"
+                "is {}: a table holds plain values only; leave the column out",
+                several_values(other)
             ));
         }
     })
+}
+
+/// How an option of the command line does what the sentence of [`column_type`] says.
+pub(crate) fn way_out(data_type: &DataType) -> &'static str {
+    match data_type {
+        DataType::Decimal32(..)
+        | DataType::Decimal64(..)
+        | DataType::Decimal128(..)
+        | DataType::Decimal256(..) => ", as by declaring it so in a --schema",
+        _ => " by giving --schema",
+    }
+}
+
+/// A type whose values are no plain ones, in words.
+fn several_values(data_type: &DataType) -> String {
+    match data_type {
+        DataType::List(element)
+        | DataType::LargeList(element)
+        | DataType::ListView(element)
+        | DataType::LargeListView(element) => {
+            format!("a list of {}", elements(element.data_type()))
+        }
+        DataType::FixedSizeList(element, length) => {
+            format!("a list of {length} {}", elements(element.data_type()))
+        }
+        DataType::Struct(_) => "a structure".to_owned(),
+        DataType::Map(..) => "a map".to_owned(),
+        DataType::Union(..) => "a union".to_owned(),
+        DataType::Duration(_) | DataType::Interval(_) => "a span of time".to_owned(),
+        _ => "of a type that tables do not have".to_owned(),
+    }
+}
+
+/// Several values of a type, in words: `INT`, `lists of INT`.
+fn elements(data_type: &DataType) -> String {
+    match column_type(data_type) {
+        Ok(ty) => mysql_type::shown(ty),
+        Err(_) => match several_values(data_type).strip_prefix("a ") {
+            Some(words) => match words.split_once(' ') {
+                Some((kind, rest)) => format!("{kind}s {rest}"),
+                None => format!("{words}s"),
+            },
+            None => "values of other types".to_owned(),
+        },
+    }
 }
 
 fn decimal(precision: u8, scale: i8) -> Result<ColumnType, String> {
@@ -65,7 +113,7 @@ fn decimal(precision: u8, scale: i8) -> Result<ColumnType, String> {
             Ok(ColumnType::Decimal { precision, scale })
         }
         _ => Err(format!(
-            "is a decimal({precision},{scale}), which cannot be kept exactly: declare it DOUBLE in a --schema"
+            "is a DECIMAL({precision},{scale}), which cannot be kept exactly: make it a DOUBLE"
         )),
     }
 }
@@ -120,7 +168,7 @@ fn converted(
     column: &Column,
     row_errors: &mut RowErrors<'_>,
 ) -> Result<ArrayRef, IngestError> {
-    let array = &unwrapped(array)?;
+    let array = &unwrapped(array, wanted)?;
     let options = CastOptions {
         safe: true,
         ..CastOptions::default()
@@ -163,8 +211,13 @@ fn reject_far_times(array: &ArrayRef, column: &Column, row_errors: &mut RowError
 }
 
 /// Dictionaries, run-ends and views as plain arrays; times with a zone as times in UTC.
-fn unwrapped(array: &ArrayRef) -> Result<ArrayRef, IngestError> {
+fn unwrapped(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, IngestError> {
     Ok(match array.data_type() {
+        DataType::Timestamp(TimeUnit::Nanosecond, zone)
+            if zone.is_some() || matches!(wanted, DataType::Timestamp(..)) =>
+        {
+            whole_microseconds(array)
+        }
         DataType::Dictionary(_, values) => cast(array, values)?,
         DataType::RunEndEncoded(_, values) => cast(array, values.data_type())?,
         DataType::Timestamp(unit, Some(_)) => {
@@ -175,6 +228,13 @@ fn unwrapped(array: &ArrayRef) -> Result<ArrayRef, IngestError> {
         DataType::Date64 => cast(array, &DataType::Date32)?,
         _ => array.clone(),
     })
+}
+
+/// Times in nanoseconds as the microseconds in which they are, as the digits of a text are cut: a cast would round those before 1970 up.
+fn whole_microseconds(array: &ArrayRef) -> ArrayRef {
+    let nanoseconds = array.as_primitive::<TimestampNanosecondType>();
+    let floored = |time: i64| time.div_euclid(1000);
+    Arc::new(nanoseconds.unary::<_, TimestampMicrosecondType>(floored))
 }
 
 fn loses_fractions(array: &ArrayRef, wanted: &DataType) -> bool {
@@ -219,5 +279,67 @@ fn reject_nulls(array: &ArrayRef, column: &Column, row_errors: &mut RowErrors<'_
     }
     for row in (0..array.len()).filter(|row| array.is_null(*row)) {
         row_errors.reject_null(row, column);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int64Array, TimestampNanosecondArray};
+    use arrow::datatypes::{Field, Fields, IntervalUnit};
+
+    use super::*;
+
+    /// Rust's names of types were told.
+    #[test]
+    fn types_that_tables_do_not_have_are_told_in_words() {
+        let list = |of: DataType| DataType::new_list(of, true);
+        let pair = |of: DataType| DataType::FixedSizeList(Arc::new(Field::new("x", of, true)), 2);
+        let fields = Fields::from(vec![Field::new("a", DataType::Int64, true)]);
+        for (data_type, words) in [
+            (list(DataType::Int32), "is a list of INT:"),
+            (pair(DataType::Float64), "is a list of 2 DOUBLE:"),
+            (list(list(DataType::Utf8)), "is a list of lists of TEXT:"),
+            (
+                list(pair(DataType::Int16)),
+                "is a list of lists of 2 SMALLINT:",
+            ),
+            (DataType::Struct(fields.clone()), "is a structure:"),
+            (list(DataType::Struct(fields)), "is a list of structures:"),
+            (
+                DataType::Interval(IntervalUnit::YearMonth),
+                "is a span of time:",
+            ),
+            (
+                list(DataType::Duration(TimeUnit::Second)),
+                "is a list of spans of time:",
+            ),
+            (DataType::Decimal256(76, 2), "is a DECIMAL(76,2), which"),
+        ] {
+            let told = column_type(&data_type).unwrap_err();
+            assert!(told.starts_with(words) && !told.contains("--"), "{told}");
+        }
+    }
+
+    /// Times before 1970 were rounded up, and others down.
+    #[test]
+    fn nanoseconds_are_cut_to_the_microsecond_before_them() {
+        let times = vec![-1500, -1000, -1, 0, 999, 1999];
+        let micros = DataType::Timestamp(TimeUnit::Microsecond, None);
+        let expected = Int64Array::from(vec![-2, -1, -1, 0, 0, 1]);
+        for zone in [None, Some("+02:00")] {
+            let mut array = TimestampNanosecondArray::from(times.clone());
+            if let Some(zone) = zone {
+                array = array.with_timezone(zone);
+            }
+            let array: ArrayRef = Arc::new(array);
+            let found = unwrapped(&array, &micros).unwrap();
+            assert_eq!(*found.data_type(), micros);
+            let found = cast(&found, &DataType::Int64).unwrap();
+            assert_eq!(found.as_ref(), &expected as &dyn Array);
+        }
+        // A text has them all.
+        let array: ArrayRef = Arc::new(TimestampNanosecondArray::from(times));
+        let kept = unwrapped(&array, &DataType::Utf8).unwrap();
+        assert_eq!(kept.data_type(), array.data_type());
     }
 }

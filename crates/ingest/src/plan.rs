@@ -13,9 +13,9 @@ use self::keys::{
     NearlyIntegersOf, ONLY_DIRECTORS_HAVE_GENERATED_KEYS, add_key, check_keys, check_texts,
     integer_column, is_key, of_file, suggest_generated, with_text_keys,
 };
-use self::notes::Notes;
+use self::notes::{Notes, give_types};
 use crate::directors::largest_key;
-use crate::error::IngestError;
+use crate::error::{FoundColumns, IngestError};
 use crate::format::degrees::PositionsInDegrees;
 use crate::format::generated_key::{FileWithKeys, KeyStart, files_behind};
 use crate::format::text::TextLayout;
@@ -99,9 +99,9 @@ impl TablePlan {
         request.inputs.check(&files, &names)?;
         let is_found = declared.is_none();
         let (mut columns, mut notes, nearly_integers) = match (declared, schema) {
-            (Some(declared), Some(_)) => completed(declared.columns, &files, &names)?,
+            (Some(declared), Some(_)) => completed(request, declared.columns, &files, &names)?,
             (Some(declared), None) => (declared.columns, Notes::default(), vec![]),
-            (None, _) => columns_of_files(&files, &names, &request.text_columns)?,
+            (None, _) => columns_of_files(request, &files, &names)?,
         };
         if request.dry_run {
             notes.tell_all();
@@ -110,6 +110,11 @@ impl TablePlan {
             let left_out = request.inputs.leave_out_cells(&mut columns, request);
             notes.always.extend(left_out);
         }
+        let found = notes.found.take();
+        let of_file = |error: IngestError| match &found {
+            Some(found) => error.of_file(found),
+            None => error,
+        };
         check_keys(request, &columns, &nearly_integers)?;
         notes.check_positions(request, &columns)?;
         let with_keys = with_text_keys(request, kind, &mut columns, &mut notes.always);
@@ -119,8 +124,8 @@ impl TablePlan {
         }
         check_columns(&columns, &names[0])?;
         positions_as_floats(&mut columns, request);
-        make_nullable(&mut columns, &request.nullable)?;
-        let roles = Roles::find(request, kind, &columns)?;
+        make_nullable(&mut columns, &request.nullable).map_err(of_file)?;
+        let roles = Roles::find(request, kind, &columns).map_err(of_file)?;
         let mut director_key = None;
         if let Roles::Director { key, positions } = roles {
             for column in [key, positions.ra, positions.dec] {
@@ -360,6 +365,7 @@ pub(crate) fn text_layout(request: &LoadRequest, declared: Option<&DeclaredTable
 /// The columns of a schema, and those that the header of the text file has beside them, whose types are inferred. (Where the header
 /// lacks a declared column as well, one of the two is misspelled, which the reader says.)
 fn completed(
+    request: &LoadRequest,
     declared: Vec<Column>,
     files: &[Box<dyn TableFile>],
     names: &[PathBuf],
@@ -375,7 +381,8 @@ fn completed(
     if !is_partial || !declared.iter().all(is_in_header) {
         return Ok((declared, Notes::default(), vec![]));
     }
-    let found = first_with_rows(files, names)?;
+    let mut found = first_with_rows(files, names)?;
+    give_types(&mut found.1, request);
     let (mut odd, mut decided) = (found.1.odd, found.1.decided);
     let mut nearly_integers = found.1.nearly_integers;
     let columns = found.1.columns.into_iter().map(|column| {
@@ -406,28 +413,40 @@ fn first_with_rows<'a>(
     Ok((name, file.columns_found()?))
 }
 
-/// The columns of the first file that has rows, with those called `texts` as texts, and what is worth knowing about how
+/// The columns of the first file that has rows, with those of `--text` as texts, and what is worth knowing about how
 /// they were found. `names` are the files' in messages.
 fn columns_of_files(
+    request: &LoadRequest,
     files: &[Box<dyn TableFile>],
     names: &[PathBuf],
-    texts: &[String],
 ) -> Result<(Vec<Column>, Notes, Vec<NearlyIntegersOf>), IngestError> {
-    let (name, found) = first_with_rows(files, names)?;
+    let (name, mut found) = first_with_rows(files, names)?;
+    let without_values = give_types(&mut found, request);
     let FileColumns {
         mut columns,
         mut odd,
         mut decided,
         mut nearly_integers,
+        is_header_missing,
+        doubt,
+        ..
     } = found;
-    for text in texts {
-        let at = find_column(&columns, "--text", text)?;
+    let found = FoundColumns {
+        file: name.to_path_buf(),
+        names: columns.iter().map(|it| it.name.clone()).collect(),
+        is_header_missing,
+        doubt,
+    };
+    for text in &request.text_columns {
+        let at = find_column(&columns, "--text", text).map_err(|error| error.of_file(&found))?;
         columns[at].ty = ColumnType::Text;
         odd.retain(|odd| odd.column != columns[at].name);
         decided.retain(|decided| decided.column != columns[at].name);
         nearly_integers.retain(|nearly| nearly.column != columns[at].name);
     }
-    let notes = Notes::of_file(name, &odd, decided);
+    let mut notes = Notes::of_file(name, &odd, decided);
+    notes.always.extend(without_values);
+    notes.found = Some(found);
     Ok((columns, notes, of_file(name, nearly_integers)))
 }
 
@@ -567,4 +586,43 @@ fn said_by_files(files: &[Box<dyn TableFile>], columns: &[Column]) -> TableMetad
         }
     }
     metadata
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The position of a header alone was of texts, so that it could not be loaded.
+    #[test]
+    fn columns_without_values_have_the_types_that_their_parts_need() {
+        let text = |name: &str| Column {
+            name: name.to_owned(),
+            ty: ColumnType::Text,
+            nullable: true,
+            declared: None,
+        };
+        let mut found = FileColumns {
+            columns: ["id", "RA", "dec", "name"].map(text).into(),
+            has_no_values: true,
+            ..FileColumns::default()
+        };
+        let request = LoadRequest {
+            key: vec!["ID".into()],
+            ra: Some("ra".into()),
+            dec: Some("dec".into()),
+            ..LoadRequest::new("data", "sky", "Star")
+        };
+        let note = give_types(&mut found, &request).unwrap();
+        assert!(
+            note.contains("id BIGINT, RA DOUBLE, dec DOUBLE, name TEXT"),
+            "{note}"
+        );
+        // Types that values have are those of the values.
+        let mut found = FileColumns {
+            columns: ["id", "ra", "dec"].map(text).into(),
+            ..FileColumns::default()
+        };
+        assert_eq!(give_types(&mut found, &request), None);
+        assert_eq!(found.columns[0].ty, ColumnType::Text);
+    }
 }

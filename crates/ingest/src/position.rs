@@ -8,6 +8,7 @@ use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use catalog::{Chunk, Column, Position};
 
 use crate::error::IngestError;
+use crate::mysql_type;
 use crate::row_errors::{RowErrors, class};
 
 const FULL_CIRCLE: f64 = 360.0;
@@ -29,7 +30,7 @@ impl PositionColumns {
             }
             Err(IngestError::Options(format!(
                 "{role} {name:?} is of type {}: a position must be FLOAT or DOUBLE degrees; declare it so in a --schema",
-                columns[at].ty
+                mysql_type::shown(columns[at].ty)
             )))
         };
         let (ra, dec) = (find("--ra", &position.ra)?, find("--dec", &position.dec)?);

@@ -20,6 +20,8 @@ struct OpenSources<'a> {
     open: Mutex<Vec<Arc<SharedSource>>>,
     /// Set when a thread failed, so that the others stop.
     stop: AtomicBool,
+    /// Set when a thread has stopped before the rows ended.
+    is_cut: AtomicBool,
 }
 
 /// A file that any thread may take the next part of.
@@ -45,6 +47,7 @@ pub(crate) fn read_all(
         next_ahead: Mutex::new(0),
         open: Mutex::default(),
         stop: AtomicBool::new(false),
+        is_cut: AtomicBool::new(false),
     };
     let outcomes = std::thread::scope(|scope| {
         let work = || {
@@ -60,8 +63,15 @@ pub(crate) fn read_all(
         };
         handles.into_iter().map(join).collect::<Vec<_>>()
     });
-    outcomes.into_iter().collect::<Result<(), _>>()?;
-    context.rejected_rows.check()
+    let outcome = outcomes.into_iter().collect::<Result<(), _>>();
+    match outcome {
+        // Others may have rejected rows since.
+        Ok(()) | Err(IngestError::TooManyRejected { .. }) => {
+            let is_cut = sources.is_cut.load(Relaxed);
+            context.rejected_rows.check_so_far(is_cut)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 impl OpenSources<'_> {
@@ -69,9 +79,10 @@ impl OpenSources<'_> {
         let mut worker = placement.worker();
         let mut current = None;
         while let Some(part) = self.next_part(&mut current)? {
-            self.read_part(part, worker.as_mut())?;
+            self.read_part(part, worker.as_mut(), &mut current)?;
             if self.stop.load(Relaxed) {
                 // Another thread failed, and its error is the one that is told.
+                self.is_cut.store(true, Relaxed);
                 return Ok(());
             }
         }
@@ -82,13 +93,21 @@ impl OpenSources<'_> {
         &self,
         mut part: Box<dyn Part>,
         worker: &mut dyn PlaceRows,
+        current: &mut Option<Arc<SharedSource>>,
     ) -> Result<(), IngestError> {
         while let Some(batch) = part.next_batch()? {
             self.context.progress.read(batch.rows.len() as u64, 0);
             if !batch.rows.is_empty() {
                 worker.place(self.context.text_keys.compute(batch)?)?;
             }
-            self.context.rejected_rows.check()?;
+            if let Err(error) = self.context.rejected_rows.check() {
+                let is_end = matches!(part.next_batch(), Ok(None))
+                    && matches!(self.next_part(current), Ok(None));
+                if !is_end {
+                    self.is_cut.store(true, Relaxed);
+                }
+                return Err(error);
+            }
             if self.context.progress.is_cancelled() {
                 return Err(IngestError::Cancelled);
             }

@@ -122,14 +122,20 @@ impl RejectedRows {
         self.total.load(Relaxed)
     }
 
-    /// Fails if more rows were rejected than the request allows.
+    /// Fails if more rows were rejected than the request allows, of all rows.
     pub(crate) fn check(&self) -> Result<(), IngestError> {
+        self.check_so_far(false)
+    }
+
+    /// The same where there may be more rows: whether there are.
+    pub(crate) fn check_so_far(&self, are_more: bool) -> Result<(), IngestError> {
         let count = self.count();
         if count <= self.allowed {
             return Ok(());
         }
         Err(IngestError::TooManyRejected {
             count,
+            is_cut: are_more,
             allowed: self.allowed,
             examples: self.first_examples(),
             why: self.first_rejection(),

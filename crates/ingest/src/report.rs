@@ -32,6 +32,18 @@ pub struct PlacementCounts {
     pub default_location_pairs: u64,
 }
 
+impl PlacementCounts {
+    /// Pairs with an unknown key, of the left and of the right end.
+    pub(crate) fn unknown_ends(&self) -> [u64; 2] {
+        [self.unknown_left_keys, self.unknown_right_keys]
+    }
+
+    /// The same for the manifest of a part of such a table.
+    pub(crate) fn unknown_ends_of(&self, kind: TableKind) -> Option<[u64; 2]> {
+        (kind == TableKind::Match).then(|| self.unknown_ends())
+    }
+}
+
 /// How the sky of the database is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Partitioning {

@@ -3,6 +3,7 @@
 use catalog::Column;
 
 use crate::format::ReadContext;
+use crate::mysql_type;
 use crate::rejected_rows::RowId;
 
 /// The error of one value.
@@ -89,7 +90,7 @@ impl<'a> RowErrors<'a> {
     }
 }
 
-/// The type as the schema declares it, or else as the catalog names it.
+/// The type as the schema declares it, or else as one would.
 fn type_name(column: &Column) -> String {
     match &column.declared {
         Some(declared) => declared
@@ -97,7 +98,7 @@ fn type_name(column: &Column) -> String {
             .next()
             .unwrap_or_default()
             .to_uppercase(),
-        None => column.ty.to_string().to_uppercase(),
+        None => mysql_type::shown(column.ty),
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn display_name(path: &Path) -> PathBuf {
 }
 
 /// Whether an input can be read only once. A file that is not there is none: its reader says so.
-fn is_stream(path: &Path) -> bool {
+pub(crate) fn is_stream(path: &Path) -> bool {
     let by_type = |kind: FileType| kind.is_fifo() || kind.is_char_device();
     is_standard_input(path) || fs::metadata(path).is_ok_and(|found| by_type(found.file_type()))
 }

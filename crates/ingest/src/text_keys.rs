@@ -8,6 +8,7 @@ use arrow::datatypes::DataType;
 use catalog::{Column, Table, TableKind, TableSpec, fold_name, text_key};
 
 use crate::error::IngestError;
+use crate::mysql_type;
 use crate::plan::Roles;
 use crate::row_batch::RowBatch;
 
@@ -137,7 +138,8 @@ pub(crate) fn check_directors<'a>(
             ),
             (Some(texts), None) if fold_name(&texts) == fold_name(named) => format!(
                 "the key of {} is the text {texts}, and {named} is of type {}: give --text {named}, or declare it as a text in a --schema",
-                spec.name, columns[key].ty
+                spec.name,
+                mysql_type::shown(columns[key].ty)
             ),
             _ => continue,
         };

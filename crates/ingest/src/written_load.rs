@@ -39,7 +39,7 @@ impl WrittenLoad {
             bytes: self.bytes(),
             null_keys: counts.null_keys,
             orphan_rows: match self.spec.kind {
-                TableKind::Match => counts.unknown_left_keys + counts.unknown_right_keys,
+                TableKind::Match => counts.unknown_ends().iter().sum(),
                 _ => counts.orphan_rows,
             },
             source,

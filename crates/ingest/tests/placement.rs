@@ -17,7 +17,7 @@ use common::{
 };
 use meridian_ingest::LoadRequest;
 use sky::{Angle, Chunker, Location, LonLat};
-use store::{DirectorIndex, LoadDir};
+use store::{DirectorIndex, LoadDir, PartManifest};
 
 fn chunker() -> Chunker {
     Chunker::new(STRIPES, SUB_STRIPES).unwrap()
@@ -475,6 +475,54 @@ async fn pairs_of_children_live_where_their_rows_do_and_are_as_wide_as_these_are
     expected.sort();
     assert_eq!(found, expected);
     assert_eq!(sky.check().await, Vec::<String>::new());
+}
+
+/// Appends rows to a director; gives the notes of the report.
+async fn append(sky: &Sky, table: &str, rows: &[Row]) -> String {
+    let mut request = sky.director(table, &[write_csv(&sky.file("more.csv"), rows)]);
+    request.append = true;
+    request.stripes = None;
+    request.sub_stripes = None;
+    request.overlap_deg = None;
+    load(request).await.unwrap().notes.join("; ")
+}
+
+/// Whether a table is taken for placed by each of its directors.
+async fn placed_by(sky: &Sky, table: &str) -> Vec<bool> {
+    let directors = sky.table(table).await.spec.directors;
+    directors.iter().map(|it| it.placement.is_some()).collect()
+}
+
+/// Pairs that lacked left ends alone were no more taken for placed by their right ends once the table of these had more rows.
+#[tokio::test(flavor = "multi_thread")]
+async fn pairs_are_settled_by_the_end_that_they_lack() {
+    let sky = Sky::new();
+    let stars = stars(60, 21);
+    for table in ["Star", "Ref"] {
+        let file = write_csv(&sky.file("first.csv"), &stars[..40]);
+        load(sky.director(table, &[file])).await.unwrap();
+    }
+    let (first, second) = (stars[0].id, stars[1].id);
+    let pairs = format!("star,ref\n{first},{first}\n999999,{second}\n");
+    std::fs::write(sky.file("pairs.csv"), pairs).unwrap();
+    let mut request = sky.request("Pair", &[sky.file("pairs.csv")]);
+    request.key = vec!["star".to_owned(), "ref".to_owned()];
+    request.directors = vec!["Star".to_owned(), "Ref".to_owned()];
+    load(request).await.unwrap();
+    let part = sky.table("Pair").await.placement;
+    let dir = LoadDir::open(&sky.data(), "sky", "Pair", part).unwrap();
+    let manifest = PartManifest::read(dir.path()).unwrap();
+    assert_eq!(manifest.unknown_ends, Some([1, 0]));
+    let note = "Pair has pairs with keys that the director did not have";
+    assert!(!append(&sky, "Ref", &stars[40..50]).await.contains(note));
+    assert_eq!(placed_by(&sky, "Pair").await, [true, true]);
+    assert!(append(&sky, "Star", &stars[40..50]).await.contains(note));
+    assert_eq!(placed_by(&sky, "Pair").await, [false, true]);
+    // A part of an older version does not say which end it is.
+    let older = manifest.with_unknown_ends(None);
+    older.write(dir.path()).unwrap();
+    assert!(append(&sky, "Ref", &stars[50..]).await.contains(note));
+    assert_eq!(placed_by(&sky, "Pair").await, [false, false]);
 }
 
 /// Where one own key is in two places, a pair of it has the first as its home, and is not taken for placed by the child.

@@ -1,7 +1,7 @@
 //! `meridian describe`: what databases, tables and columns mean, printed, or changed by a file.
 
 use std::collections::{BTreeMap, HashSet};
-use std::io::{Read, stdin};
+use std::io::{ErrorKind, Read, stdin};
 use std::path::{Path, PathBuf};
 
 use catalog::{
@@ -9,6 +9,7 @@ use catalog::{
     Table, TableChange, TableKind, TableSpec, UNRATED, View, fold_name,
 };
 use clap::{Args, ValueEnum};
+use ingest::IngestError;
 use metadata::{
     ColumnWords, DatabaseWords, FileValue, SchemaFileError, TableWords, check_ucd, check_unit,
     read_edit, read_edit_toml, read_felis, to_json, to_yaml,
@@ -194,7 +195,10 @@ fn read(path: &Path) -> Result<String, String> {
         true => stdin().read_to_end(&mut bytes).map(drop),
         false => std::fs::read(path).map(|read| bytes = read),
     };
-    read.map_err(|error| format!("{}: {error}", shown(path)))?;
+    read.map_err(|error| match error.kind() {
+        ErrorKind::NotFound => IngestError::MissingFile(path.to_path_buf()).to_string(),
+        _ => format!("{}: {error}", shown(path)),
+    })?;
     String::from_utf8(bytes).map_err(|_| format!("{}: it is no text in UTF-8", shown(path)))
 }
 

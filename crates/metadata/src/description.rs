@@ -314,11 +314,30 @@ fn flag_of(said: &Words) -> Result<FileValue<bool>, SchemaFileError> {
     }
 }
 
+/// A word that a file may say.
+trait Word: DeserializeOwned {
+    /// What is wrong with a value that is none.
+    const IS_NONE: &'static str;
+}
+
+impl Word for String {
+    const IS_NONE: &'static str = "is no text: write it in quotes if it is meant as one";
+}
+
+impl Word for bool {
+    const IS_NONE: &'static str = "is neither 0 nor 1";
+}
+
+impl Word for i32 {
+    const IS_NONE: &'static str = "is no whole number below 2147483648";
+}
+
+impl Word for i64 {
+    const IS_NONE: &'static str = "is no whole number";
+}
+
 /// What is said under the first of several names under which anything is.
-fn find<T: DeserializeOwned>(
-    said: &Words,
-    names: &[&str],
-) -> Result<FileValue<T>, SchemaFileError> {
+fn find<T: Word>(said: &Words, names: &[&str]) -> Result<FileValue<T>, SchemaFileError> {
     let mut found = FileValue::Nothing;
     for name in names {
         if let Some(value) = said.get(*name) {
@@ -332,14 +351,29 @@ fn find<T: DeserializeOwned>(
     Ok(found)
 }
 
-fn value_of<T: DeserializeOwned>(
-    name: &str,
-    value: &YamlValue,
-) -> Result<FileValue<T>, SchemaFileError> {
-    let value = serde_norway::from_value(value.clone());
-    value
-        .map(FileValue::Value)
-        .map_err(|error| SchemaFileError::of(&error).at(name))
+fn value_of<T: Word>(name: &str, value: &YamlValue) -> Result<FileValue<T>, SchemaFileError> {
+    let read = serde_norway::from_value(value.clone());
+    read.map(FileValue::Value).map_err(|_| {
+        let sentence = format!("{} {}", shown(value), T::IS_NONE);
+        SchemaFileError::new(sentence).at(name)
+    })
+}
+
+/// A value of a file, or what it is if it has parts.
+fn shown(value: &YamlValue) -> String {
+    const MOST: usize = 40;
+    match value {
+        YamlValue::String(text) if text.chars().count() > MOST => {
+            let start: String = text.chars().take(MOST).collect();
+            format!("{start:?}...")
+        }
+        YamlValue::String(text) => format!("{text:?}"),
+        YamlValue::Number(number) => number.to_string(),
+        YamlValue::Bool(truth) => truth.to_string(),
+        YamlValue::Null => "null".to_owned(),
+        YamlValue::Sequence(_) => "a list".to_owned(),
+        YamlValue::Mapping(_) | YamlValue::Tagged(_) => "a value of several parts".to_owned(),
+    }
 }
 
 /// The description in YAML, as [`read_edit`] reads it.
@@ -533,7 +567,19 @@ tables:
             ),
             (
                 "tables: [{name: a, columns: [{name: b, tap:principal: x}]}]",
-                "the column a.b: tap:principal: ",
+                "the column a.b: tap:principal: \"x\" is neither 0 nor 1",
+            ),
+            (
+                "tables: [{name: a, columns: [{name: b, column_index: x}]}]",
+                "the column a.b: column_index: \"x\" is no whole number",
+            ),
+            (
+                "tables: [{name: a, table_index: [1]}]",
+                "the table a: table_index: a list is no whole number",
+            ),
+            (
+                "tables: [{name: a, columns: [{name: b, unit: 3}]}]",
+                "the column a.b: unit: 3 is no text",
             ),
             (
                 "tables: [{name: a, columns: [{name: b, unit: [m]}]}]",

@@ -40,6 +40,9 @@ CREATE TABLE queries (
     error         TEXT COLLATE "C",
     row_limit     BIGINT,
     time_limit    BIGINT,
+    -- What the connection had set of cte_max_recursion_depth and group_concat_max_len.
+    recursion_depth    BIGINT,
+    group_concat_bytes BIGINT,
     -- The time of whose state published data are read; the latest state without one.
     as_of         BIGINT,
     dialect       TEXT COLLATE "C" NOT NULL,

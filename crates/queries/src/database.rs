@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use engine::QueryState;
+use sql::connection::StatementLimits;
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
@@ -17,7 +18,7 @@ use crate::milestones;
 use crate::record::QueryRecord;
 use crate::registry::Protocol;
 
-const MIGRATIONS: [&str; 10] = [
+const MIGRATIONS: [&str; 11] = [
     include_str!("../migrations/0001_queries.sql"),
     include_str!("../migrations/0002_dialect.sql"),
     include_str!("../migrations/0003_estimates.sql"),
@@ -28,13 +29,14 @@ const MIGRATIONS: [&str; 10] = [
     include_str!("../migrations/0008_veiled.sql"),
     include_str!("../migrations/0009_epoch.sql"),
     include_str!("../migrations/0010_as_of.sql"),
+    include_str!("../migrations/0011_statement_limits.sql"),
 ];
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many numbers a process reserves at a time.
 const RESERVED: u64 = 1_000_000;
 
 /// The columns of a query, in the order in which `bound` gives their values.
-pub(crate) const COLUMNS: [&str; 31] = [
+pub(crate) const COLUMNS: [&str; 33] = [
     "id",
     "\"user\"",
     "database",
@@ -66,11 +68,14 @@ pub(crate) const COLUMNS: [&str; 31] = [
     "veiled",
     "epoch",
     "as_of",
+    "recursion_depth",
+    "group_concat_bytes",
 ];
 
 /// Binds what is known of a query to a statement of `sqlx`, of either database.
 macro_rules! bound {
     ($statement:expr, $query:expr) => {{
+        use $crate::database::as_signed;
         let query = $query;
         $statement
             .bind(query.id as i64)
@@ -104,9 +109,16 @@ macro_rules! bound {
             .bind(i64::from(query.is_veiled))
             .bind(query.epoch as i64)
             .bind(query.as_of)
+            .bind(as_signed(query.limits.recursion_depth))
+            .bind(as_signed(query.limits.group_concat_bytes))
     }};
 }
 pub(crate) use bound;
+
+/// A number as the databases have it: one that is too large is as good as the largest.
+pub(crate) fn as_signed(number: Option<u64>) -> Option<i64> {
+    number.map(|number| i64::try_from(number).unwrap_or(i64::MAX))
+}
 
 static PUT: LazyLock<String> = LazyLock::new(|| {
     let values = ["?"; COLUMNS.len()].join(", ");
@@ -279,6 +291,10 @@ where
         error: row.try_get("error")?,
         row_limit: optional("row_limit")?,
         time_limit: optional("time_limit")?,
+        limits: StatementLimits {
+            recursion_depth: optional("recursion_depth")?,
+            group_concat_bytes: optional("group_concat_bytes")?,
+        },
         as_of: row.try_get("as_of")?,
         dialect: dialect
             .parse()
@@ -324,8 +340,12 @@ mod tests {
             (query.dialect, query.statement.as_str()),
             (Dialect::MySql, "SELECT 1")
         );
-        assert_eq!(query.as_of, None);
+        assert_eq!((query.as_of, query.limits), (None, Default::default()));
         (query.dialect, query.as_of) = (Dialect::Adql, Some(-5));
+        query.limits = StatementLimits {
+            recursion_depth: Some(0),
+            group_concat_bytes: Some(4),
+        };
         database.put(std::slice::from_ref(&query)).await.unwrap();
         assert_eq!(database.all().await.unwrap(), [query]);
     }

@@ -35,7 +35,7 @@ pub use error::QueryError;
 pub use listing::QueryFilter;
 pub use made_table::MadeTable;
 pub use registry::{Protocol, QueryGuard, QueryRegistry};
-pub use run::over_limit;
+pub use run::{given_time, over_limit};
 pub use service::{QueryHost, QueryLimits, QueryService, Submission, UserLimits};
 pub use shared::copy_to_file;
 pub use turns::QueryTurns;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use engine::{Milestone, QueryInfo, QueryState, WaitsFor, milestones};
 use sql::Dialect;
+use sql::connection::StatementLimits;
 
 /// A query as it is written down. Times are microseconds since 1970 in UTC.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub(crate) struct QueryRecord {
     pub row_limit: Option<u64>,
     /// `max_execution_time` of the connection, in milliseconds.
     pub time_limit: Option<u64>,
+    /// `cte_max_recursion_depth` and `group_concat_max_len` of the connection.
+    pub limits: StatementLimits,
     /// The time of whose state published data are read (`meridian_as_of`), as of which it was submitted.
     pub as_of: Option<i64>,
     pub dialect: Dialect,

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use engine::{QueryExecution, QueryInfo, QueryState};
 use sql::Dialect;
+use sql::connection::StatementLimits;
 use tokio_util::sync::CancellationToken;
 
 use crate::QueryError;
@@ -205,6 +206,7 @@ impl QueryRegistry {
             error: None,
             row_limit: None,
             time_limit: None,
+            limits: StatementLimits::default(),
             as_of: None,
             dialect: Dialect::default(),
             statement: statement[..statement.floor_char_boundary(LONGEST_TEXT)].to_owned(),

@@ -432,6 +432,8 @@ pub(crate) async fn prepare(
         let set = connection.variables.set("sql_select_limit", limit);
         set.map_err(|error| QueryError::new(error.code(), error.to_string()))?;
     }
+    let set = connection.variables.set_statement_limits(record.limits);
+    set.map_err(|error| QueryError::new(error.code(), error.to_string()))?;
     if let Some(time) = record.as_of {
         let time = sql::time_as_text(time).map(VariableValue::Text);
         let set = connection.variables.set(AS_OF_VARIABLE, time);
@@ -447,11 +449,16 @@ fn stored_before(path: &Path) -> Option<ResultSize> {
     stored.ok()
 }
 
-fn too_late(limit: Duration) -> QueryError {
-    let sentence = format!(
-        "the query took longer than max_execution_time, which was {} ms when it was submitted",
+/// What a query took longer than that was given so much time when it was submitted, in the words of its error.
+pub fn given_time(limit: Duration) -> String {
+    format!(
+        "max_execution_time, which was {} ms when it was submitted",
         limit.as_millis()
-    );
+    )
+}
+
+fn too_late(limit: Duration) -> QueryError {
+    let sentence = format!("the query took longer than {}", given_time(limit));
     QueryError::new(ErrorCode::TIME_LIMIT, sentence)
 }
 

@@ -17,6 +17,7 @@ use std::time::Duration;
 use arrow::datatypes::SchemaRef;
 use engine::{QueryInfo, QueryState, RESERVABLE, ScanEstimate, ScanForecast, Session, StoredRows};
 use futures::future::BoxFuture;
+use sql::connection::StatementLimits;
 use sql::{Dialect, ErrorCode};
 use tokio::sync::Notify;
 
@@ -121,6 +122,8 @@ pub struct Submission {
     pub row_limit: Option<u64>,
     /// `max_execution_time`.
     pub time_limit: Option<Duration>,
+    /// `cte_max_recursion_depth` and `group_concat_max_len`.
+    pub limits: StatementLimits,
     /// The time of whose state published data are read, in microseconds since 1970 (`meridian_as_of`).
     pub as_of: Option<i64>,
     /// The dialect of its text.
@@ -369,6 +372,7 @@ impl QueryService {
             time_limit: submission
                 .time_limit
                 .map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
+            limits: submission.limits,
             as_of: submission.as_of,
             dialect: submission.dialect,
             statement: submission.statement,

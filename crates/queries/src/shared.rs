@@ -22,9 +22,12 @@ use crate::record::{QueryRecord, now};
 use crate::registry::lock;
 
 const SCHEMA: &str = include_str!("../migrations/shared.sql");
-/// Adds what tables of the first version lack.
-const SECOND: &str = include_str!("../migrations/shared_2_as_of.sql");
-const VERSION: i64 = 2;
+/// Each adds what tables of one version lack, from the first one on.
+const STEPS: [&str; 2] = [
+    include_str!("../migrations/shared_2_as_of.sql"),
+    include_str!("../migrations/shared_3_statement_limits.sql"),
+];
+const VERSION: i64 = 1 + STEPS.len() as i64;
 /// The first number, and how many a front end reserves at a time.
 const FIRST_NUMBER: u64 = 1_000_001;
 const RESERVED: u64 = 1_000_000;
@@ -501,8 +504,11 @@ async fn migrate(pool: &PgPool) -> Result<(), sqlx::Error> {
     sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 10))")
         .execute(&mut *change)
         .await?;
-    if version_in(&mut change).await? == Some(1) {
-        sqlx::raw_sql(SECOND).execute(&mut *change).await?;
+    if let Some(version) = version_in(&mut change).await? {
+        let known = usize::try_from(version - 1).unwrap_or(STEPS.len());
+        for step in STEPS.iter().skip(known) {
+            sqlx::raw_sql(*step).execute(&mut *change).await?;
+        }
     }
     change.commit().await
 }

@@ -105,6 +105,8 @@ const INTERNAL: &[&str] = &[
     "Some(",
     "Impossibly",
     "downcast",
+    "does not satisfy order requirements",
+    "does not satisfy distribution requirements",
 ];
 
 /// Whether a sentence has words that are about the engine's code.

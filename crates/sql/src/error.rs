@@ -113,6 +113,35 @@ impl SqlError {
         self
     }
 
+    /// The same mistake in another text, where `at` says which byte one of this text is there; without a place if it is nowhere.
+    #[must_use]
+    pub fn moved(mut self, sql: &str, at: impl Fn(usize) -> Option<usize>) -> Self {
+        if let Some(place) = self.place.take()
+            && let Some(byte) = at(place.byte())
+        {
+            self.point_at(sql, byte, place.width());
+        }
+        self
+    }
+
+    /// The same mistake, whose place nobody is to see.
+    #[must_use]
+    pub fn without_place(self) -> Self {
+        Self {
+            place: None,
+            ..self
+        }
+    }
+
+    /// The same mistake at its place, told by another sentence.
+    #[must_use]
+    pub fn with_sentence(self, sentence: impl Into<String>) -> Self {
+        Self {
+            sentence: sentence.into(),
+            ..self
+        }
+    }
+
     fn point_at(&mut self, sql: &str, byte: usize, width: usize) {
         self.place = Some(Box::new(ErrorPlace::new(sql, byte, width)));
     }

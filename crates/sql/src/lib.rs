@@ -28,6 +28,7 @@ mod join_conditions;
 mod limits;
 mod mistakes;
 pub mod mysql;
+mod nested_joins;
 mod no_cache;
 mod parameters;
 mod parse;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use datafusion::common::DataFusionError;
 use datafusion::sql::parser::{DFParser, DFParserBuilder, Statement};
-use datafusion::sql::sqlparser::ast::{LimitClause, Statement as Ast};
+use datafusion::sql::sqlparser::ast::{Expr, LimitClause, Statement as Ast};
 use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
@@ -16,7 +16,7 @@ use crate::table_states::{mark_clauses, name_states};
 use crate::{
     Connection, Dialect, ErrorCode, Headings, RepeatedColumns, SqlError, adql, common_columns,
     connection, convex_polygons, crossmatch, distinct_order, fold_case, hidden, join_conditions,
-    mysql, no_cache, scopes, stored_result, subquery_names, unsupported, windows,
+    mysql, nested_joins, no_cache, scopes, stored_result, subquery_names, unsupported, windows,
 };
 
 /// Levels of the parser: each parenthesis takes a few.
@@ -108,6 +108,14 @@ pub(crate) fn read_statements(dialect: Dialect, sql: &str) -> Result<Vec<Stateme
 /// # Errors
 /// It is none, or more than one.
 pub fn check_one_expression(dialect: Dialect, text: &str) -> Result<(), SqlError> {
+    one_expression(dialect, text).map(drop)
+}
+
+/// The only expression of a text, its names folded.
+///
+/// # Errors
+/// It is none, or more than one.
+pub(crate) fn one_expression(dialect: Dialect, text: &str) -> Result<Expr, SqlError> {
     let text = &*match dialect {
         Dialect::MySql => mysql::executed(text),
         Dialect::Adql => Cow::Borrowed(text),
@@ -115,14 +123,14 @@ pub fn check_one_expression(dialect: Dialect, text: &str) -> Result<(), SqlError
     let folded = fold_case(dialect, text)?;
     let parser = parser_of(dialect, &folded);
     let parsed = parser.and_then(|mut parser| {
-        parser.parser.parse_expr()?;
+        let expression = parser.parser.parse_expr()?;
         let next = parser.parser.peek_token_ref();
         if next.token != Token::EOF {
             parser
                 .parser
                 .expected_ref::<()>("the end of the expression", next)?;
         }
-        Ok(())
+        Ok(expression)
     });
     parsed.map_err(|error| SqlError::from_datafusion(text, &error, &[], &str::to_owned))
 }
@@ -147,6 +155,7 @@ fn parser_of(dialect: Dialect, folded: &str) -> Result<DFParser<'static>, DataFu
     if dialect == Dialect::MySql {
         tokens = mysql::known_beginnings(tokens);
     }
+    nested_joins::write_parentheses(dialect, &mut tokens);
     DFParserBuilder::new(mark_clauses(tokens))
         .with_dialect(dialect.grammar())
         .with_recursion_limit(PARSER_LEVELS)

@@ -35,6 +35,12 @@ const fn message(
 
 const MESSAGES: &[Message] = &[
     message(
+        "join condition should not be empty",
+        "",
+        ErrorCode::SYNTAX,
+        "a LEFT, RIGHT or FULL JOIN has a condition, and here one has none: write ON or USING behind its table",
+    ),
+    message(
         "Unary operator 'NOT' requires a boolean expression, got {}",
         "not",
         ErrorCode::OTHER,
@@ -171,6 +177,18 @@ const MESSAGES: &[Message] = &[
         "{1}",
         ErrorCode::OUT_OF_RANGE,
         "the number {1} is beyond the range of {0}",
+    ),
+    message(
+        "overflow on abs({})",
+        "abs",
+        ErrorCode::OUT_OF_RANGE,
+        "the absolute value of {0} is beyond the range of its type",
+    ),
+    message(
+        "Overflow while rounding {}",
+        "round",
+        ErrorCode::OUT_OF_RANGE,
+        "a rounded value is beyond the range of {0}",
     ),
     message(
         "Cannot cast value '{}' to value of Boolean type",
@@ -457,11 +475,16 @@ fn operands(operation: &str) -> Option<(String, String, String)> {
 /// What to do about two types that cannot be compared.
 fn advice(left: &str, right: &str) -> &'static str {
     const SHAPES: [&str; 4] = ["POINT", "CIRCLE", "POLYGON", "MOC"];
+    const NUMBERS: [&str; 6] = ["SMALLINT", "INTEGER", "BIGINT", "REAL", "DOUBLE", "DECIMAL"];
     let any = |names: &[&str]| names.contains(&left) || names.contains(&right);
     if any(&SHAPES) {
         "; geometry is compared by CONTAINS, INTERSECTS and DISTANCE, as in 1 = CONTAINS(a, b)"
     } else if any(&["BOOLEAN"]) {
         ": a condition is compared with TRUE and FALSE, or 1 and 0"
+    } else if any(&["VARCHAR"]) && any(&NUMBERS) {
+        ": write the number in quotes, as in name = '3', or make a number of the text by CAST(name AS BIGINT)"
+    } else if any(&["DATE", "TIMESTAMP"]) && any(&NUMBERS) {
+        ": write the time as a text, as in t > '2015-06-01', or compare ivo_to_mjd(t), which is a number"
     } else {
         ": CAST one of them to the type of the other"
     }
@@ -557,6 +580,14 @@ mod tests {
             (
                 "Can't cast value 70000 to type Int16",
                 "the number 70000 is beyond the range of SMALLINT",
+            ),
+            (
+                "Arrow error: Compute error: Int64Array overflow on abs(-9223372036854775808)",
+                "the absolute value of -9223372036854775808 is beyond the range of its type",
+            ),
+            (
+                "Arrow error: Compute error: Overflow while rounding Int64",
+                "a rounded value is beyond the range of BIGINT",
             ),
             (
                 "Error parsing timestamp from 'soon': error parsing date",

@@ -41,6 +41,10 @@ pub struct PartManifest {
     pub rows: u64,
     /// Its chunks, ascending.
     pub chunks: Vec<PartChunk>,
+    /// Of a match table: pairs whose left key the left table lacked when they were loaded, and pairs whose right key the right one lacked.
+    /// None of other tables, and of a part that an older version has written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown_ends: Option<[u64; 2]>,
 }
 
 /// How the sky is cut.
@@ -120,6 +124,15 @@ impl PartManifest {
             partitioning,
             rows,
             chunks,
+            unknown_ends: None,
+        }
+    }
+
+    /// The same with the numbers of pairs whose keys are unknown.
+    pub fn with_unknown_ends(self, unknown_ends: Option<[u64; 2]>) -> Self {
+        Self {
+            unknown_ends,
+            ..self
         }
     }
 
@@ -400,6 +413,7 @@ mod tests {
             },
             rows: 5,
             chunks,
+            unknown_ends: None,
         }
     }
 
@@ -443,6 +457,13 @@ mod tests {
         let text = format!("{before}{:016x}{after}", xxh3_64(after.as_bytes()));
         assert_eq!(decode(text.as_bytes()).unwrap(), manifest(vec![chunk(3)]));
         assert_eq!(String::from_utf8(bytes).unwrap(), text);
+    }
+
+    #[test]
+    fn unknown_ends_are_told_apart() {
+        let written = manifest(vec![chunk(3)]).with_unknown_ends(Some([4, 0]));
+        let bytes = written.encode(Path::new("m")).unwrap();
+        assert_eq!(decode(&bytes).unwrap(), written);
     }
 
     #[test]

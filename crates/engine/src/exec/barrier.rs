@@ -26,8 +26,8 @@ use super::plan_node::{no_statistics, plan_node};
 
 /// Gives the rows for which a condition is true, if it has one, and of these some columns.
 ///
-/// Unlike a filter of a statement it is a barrier: no condition from above is evaluated below it or together with its own, no limit and no
-/// projection goes through it, and nothing is told of how many rows its input has. So what a reader writes is never computed on a row
+/// Unlike a filter of a statement it is a barrier: no condition from above is evaluated below it or together with its own, no sort, no limit and
+/// no projection goes through it, and nothing is told of how many rows its input has. So what a reader writes is never computed on a row
 /// that the condition leaves out, whatever it may do there. Its own condition goes on to the scan, which may leave rows out by it.
 #[derive(Debug)]
 pub struct BarrierExec {
@@ -108,8 +108,9 @@ impl ExecutionPlan for BarrierExec {
         vec![&self.input]
     }
 
+    /// A sort would go below it otherwise, with what its keys compute.
     fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
+        vec![false]
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {

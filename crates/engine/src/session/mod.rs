@@ -3,6 +3,7 @@
 mod explain;
 mod in_units;
 mod journaled;
+mod made_views;
 mod mocs_as_texts;
 mod names;
 mod origins;
@@ -42,6 +43,7 @@ use crate::{
     Archive, EngineError, PieceDispatcher, QueryExecution, ResultCache, RowStream, ScanEstimate,
     SharePlan, ShareRows, ShareRun, attempts, estimate, show,
 };
+pub use made_views::{NewView, create_view, drop_view};
 pub use origins::{ALIAS, COLUMN, DATABASE, DESCRIPTION, TABLE, UCD, UNIT, UTYPE, XTYPE};
 pub(crate) use origins::{Origin, column_metadata};
 use planning::{logical_plan, plan, plan_with_parameters};
@@ -49,7 +51,7 @@ pub use prepared::{PreparedQuery, QueryResult, too_many_bytes, too_many_rows};
 use prepared::{with_headings, with_schema, within};
 use state::{DefaultDatabase, Planners};
 pub use state::{analyzer_rules, physical_rules, runtime};
-pub use views::{NewView, create_view, drop_view, views_of};
+pub use views::views_of;
 
 /// The catalog's name inside DataFusion.
 pub(crate) const CATALOG: &str = "meridian";

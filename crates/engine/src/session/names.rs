@@ -48,57 +48,68 @@ impl Session {
         Ok(Arc::new(Schema::new(fields)))
     }
 
-    /// Turns a planning error into a message. Only now are names looked up that are similar to a misspelled one.
+    /// Turns a planning error into a message.
     pub(super) async fn explain_error(&self, text: &str, error: &DataFusionError) -> EngineError {
-        if let DataFusionError::External(_) = error.find_root() {
-            return EngineError::from_run(error);
-        }
-        let (mut tables, mut declared) = (Vec::new(), HashMap::new());
-        let catalog = self.archive.catalog();
-        // Mistakes are told though views cannot be read.
-        let views = self.archive.views().await.unwrap_or_default();
-        // The session's own database comes last: its spelling of a name counts.
-        for database in self.databases_named_in(text).await {
-            for table in catalog.tables(&database).await.unwrap_or_default() {
-                for column in &table.spec.columns {
-                    declared.insert(fold_name(&column.name), column.name.clone());
-                }
-                tables.push((database.clone(), table.spec.name));
-            }
-            for ((other, name), view) in &*views {
-                let is_of_it = *other == fold_name(&database);
-                if is_of_it && catalog.rights().may_read(&database, name) {
-                    for column in &view.query.columns {
-                        declared.insert(fold_name(column), column.clone());
-                    }
-                    tables.push((database.clone(), view.name.clone()));
-                }
-            }
-        }
-        declare_hidden(&mut declared);
-        let spelled = |name: &str| {
-            declared
-                .get(name)
-                .cloned()
-                .unwrap_or_else(|| name.to_owned())
-        };
-        let told = SqlError::from_datafusion(text, error, &tables, &spelled);
-        log_own_mistake(error, &told);
-        told.into()
+        explain_error(&self.archive, &self.database, text, error).await
     }
+}
 
-    /// The databases that a statement seems to name, and the session's own behind them.
-    async fn databases_named_in(&self, text: &str) -> Vec<String> {
-        let (text, own) = (fold_name(text), fold_name(&self.database));
-        let databases = self.archive.catalog().databases().await.unwrap_or_default();
-        let is_named = |name: &String| {
-            let name = fold_name(name);
-            name != own && text.contains(&name)
-        };
-        let others = databases.into_iter().map(|database| database.name);
-        let others = others.filter(is_named);
-        others.chain([self.database.clone()]).collect()
+/// Turns an error of planning a text into a message, where tables without a database are those of `own`. Only now are names looked up that
+/// are similar to a misspelled one.
+pub(super) async fn explain_error(
+    archive: &Archive,
+    own: &str,
+    text: &str,
+    error: &DataFusionError,
+) -> EngineError {
+    if let DataFusionError::External(_) = error.find_root() {
+        return EngineError::from_run(error);
     }
+    let (mut tables, mut declared) = (Vec::new(), HashMap::new());
+    let catalog = archive.catalog();
+    // Mistakes are told though views cannot be read.
+    let views = archive.views().await.unwrap_or_default();
+    // The session's own database comes last: its spelling of a name counts.
+    for database in databases_named_in(archive, own, text).await {
+        for table in catalog.tables(&database).await.unwrap_or_default() {
+            for column in &table.spec.columns {
+                declared.insert(fold_name(&column.name), column.name.clone());
+            }
+            tables.push((database.clone(), table.spec.name));
+        }
+        for ((other, name), view) in &*views {
+            let is_of_it = *other == fold_name(&database);
+            if is_of_it && catalog.rights().may_read(&database, name) {
+                for column in &view.query.columns {
+                    declared.insert(fold_name(column), column.clone());
+                }
+                tables.push((database.clone(), view.name.clone()));
+            }
+        }
+    }
+    declare_hidden(&mut declared);
+    let spelled = |name: &str| {
+        declared
+            .get(name)
+            .cloned()
+            .unwrap_or_else(|| name.to_owned())
+    };
+    let told = SqlError::from_datafusion(text, error, &tables, &spelled);
+    log_own_mistake(error, &told);
+    told.into()
+}
+
+/// The databases that a text seems to name, and `own` behind them.
+async fn databases_named_in(archive: &Archive, own: &str, text: &str) -> Vec<String> {
+    let (text, folded) = (fold_name(text), fold_name(own));
+    let databases = archive.catalog().databases().await.unwrap_or_default();
+    let is_named = |name: &String| {
+        let name = fold_name(name);
+        name != folded && text.contains(&name)
+    };
+    let others = databases.into_iter().map(|database| database.name);
+    let others = others.filter(is_named);
+    others.chain([own.to_owned()]).collect()
 }
 
 /// The headings of a plan's result, where the tables' columns have these declared names by their folded ones.

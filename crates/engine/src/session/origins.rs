@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
-use catalog::{Table, View, fold_name};
+use catalog::{ColumnMetadata, Table, View, fold_name};
 use datafusion::common::Column;
 use datafusion::datasource::{TableProvider, source_as_provider};
 use datafusion::logical_expr::{Distinct, Expr, GroupingSet, JoinType, LogicalPlan};
@@ -136,6 +136,8 @@ pub(crate) struct Origin {
     table: String,
     alias: String,
     column: String,
+    /// Whether it is one of the first to look at, if that is known.
+    pub principal: Option<bool>,
     /// The digits of a second with which a column of times is declared.
     fraction_digits: Option<u8>,
     /// The table that it is read from, through whatever views, and its folded name there.
@@ -156,8 +158,9 @@ impl Origin {
     /// The same as a column of a view, from which nobody learns what the view is made of. What is said of the view's column comes first.
     fn of_view(self, view: &View, at: usize) -> Self {
         let column = view.query.columns.get(at).cloned().unwrap_or_default();
-        let mut described = self.described;
+        let (mut described, mut principal) = (self.described, self.principal);
         if let Some(said) = view.metadata.column(&column) {
+            principal = said.principal.or(principal);
             let words = [
                 (&mut described.unit, &said.unit),
                 (&mut described.ucd, &said.ucd),
@@ -177,6 +180,7 @@ impl Origin {
             table: view.name.clone(),
             alias: view.name.clone(),
             column,
+            principal,
             fraction_digits: self.fraction_digits,
             stored: self.stored,
         }
@@ -257,8 +261,10 @@ fn described(table: &dyn TableProvider, name: &str) -> Option<Origin> {
     let table = &table.table.table;
     let columns = &mut table.spec.columns.iter();
     let column = columns.find(|column| fold_name(&column.name) == name);
+    let said = tap_schema::described(table, name);
     Some(Origin {
-        described: said_of(table, name),
+        principal: said.principal,
+        described: words_of(said),
         database: table.database.name.clone(),
         table: table.spec.name.clone(),
         alias: String::new(),
@@ -282,6 +288,7 @@ fn of_stored(field: &Field) -> Origin {
         database: said(DATABASE),
         table: said(TABLE),
         alias: String::new(),
+        principal: None,
         fraction_digits: said(FRACTION_DIGITS).parse().ok(),
         column: said(COLUMN),
         stored: None,
@@ -302,9 +309,7 @@ fn declared_digits(column: &catalog::Column) -> Option<u8> {
     }
 }
 
-/// What is said of a column of a table, by its name, whose case does not matter.
-fn said_of(table: &Table, column: &str) -> FieldDescription {
-    let said = tap_schema::described(table, column);
+fn words_of(said: ColumnMetadata) -> FieldDescription {
     FieldDescription {
         unit: said.unit.unwrap_or_default(),
         ucd: said.ucd.unwrap_or_default(),
@@ -317,7 +322,7 @@ fn said_of(table: &Table, column: &str) -> FieldDescription {
 /// The same as the metadata of a field of a result.
 pub(crate) fn column_metadata(table: &Table, column: &str) -> HashMap<String, String> {
     words(Origin {
-        described: said_of(table, column),
+        described: words_of(tap_schema::described(table, column)),
         ..Origin::default()
     })
 }

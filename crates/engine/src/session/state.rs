@@ -28,7 +28,8 @@ use crate::dispatch::Dispatching;
 use crate::information_schema::INFORMATION_SCHEMA;
 use crate::memory::MeasuredPool;
 use crate::plan::{
-    CutChunkPhases, ReduceJoinOutput, checked, engine_rules, place_of, place_of_rule,
+    CutChunkPhases, KeepRecursionLimits, ReduceJoinOutput, checked, engine_rules, place_of,
+    place_of_rule,
 };
 use crate::stored_rows::{RESULT_FUNCTION, ResultFunction};
 use crate::{Archive, EngineError, files};
@@ -188,8 +189,8 @@ pub fn analyzer_rules(dialect: Dialect) -> Result<AnalyzerRules, EngineError> {
     Ok(rules)
 }
 
-/// DataFusion's physical optimizer with our rules: phases are cut after counts have been taken from statistics, and before anything is
-/// distributed or combined.
+/// DataFusion's physical optimizer with our rules: limits of recursions are kept before anything else, and phases are cut after counts have been
+/// taken from statistics, and before anything is distributed or combined.
 ///
 /// # Errors
 /// This version of DataFusion lacks a rule that ours stand beside.
@@ -198,6 +199,7 @@ pub fn physical_rules() -> Result<PhysicalRules, EngineError> {
     let mut rules = engine_rules().map_err(failed)?;
     let counted = place_of_rule(&rules, "aggregate_statistics").map_err(failed)?;
     rules.insert(counted + 1, Arc::new(CutChunkPhases));
+    rules.insert(0, Arc::new(KeepRecursionLimits));
     rules.push(Arc::new(ReduceJoinOutput));
     Ok(rules)
 }

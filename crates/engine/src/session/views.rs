@@ -8,10 +8,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use arrow::datatypes::SchemaRef;
-use catalog::{
-    CatalogError, Columns, Position, Rights, TableKind, TableMetadata, View, ViewQuery, fold_name,
-};
+use arrow::datatypes::{FieldRef, SchemaRef};
+use catalog::{Columns, Rights, View, ViewQuery, fold_name};
 use datafusion::catalog::CatalogProviderList;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Column, DataFusionError, TableReference};
@@ -22,10 +20,10 @@ use datafusion::optimizer::AnalyzerRule;
 use sql::rules::{CompareValues, PlainUsing, ProjectSubqueries};
 use sql::{Connection, Dialect, ErrorCode, Headings, SqlError};
 
-use super::names::{declared_columns, parse, resolved_headings};
+use super::names::{declared_columns, explain_error, parse, resolved_headings};
 use super::origins::{self, Origin};
 use super::planning::logical_plan;
-use super::view_columns::{named_columns, places};
+use super::view_columns::places;
 use super::{NO_DATABASE, SessionOptions, is_query, only, state};
 use crate::archive::Views;
 use crate::barrier::BarrierNode;
@@ -38,8 +36,27 @@ const VIEW: &str = "view of the archive";
 /// How many views may be read through each other.
 const DEEPEST: usize = 16;
 
-/// The views whose definitions are being planned, from the outermost on, by folded names of database and view.
-pub(crate) type ViewPath = Arc<[(String, String)]>;
+/// The views whose definitions are being planned, from the outermost on.
+pub(crate) type ViewPath = Arc<[PathView]>;
+
+/// A view whose definition is being planned.
+#[derive(Debug, Clone)]
+pub(crate) struct PathView {
+    /// The folded names of its database and its own.
+    folded: [String; 2],
+    /// Both as declared.
+    full_name: String,
+}
+
+impl PathView {
+    /// The error of a definition that names one of the views in which it stands, by folded names; `None` if these name another one.
+    pub(crate) fn named_within(path: &[Self], database: &str, name: &str) -> Option<EngineError> {
+        let view = { path.iter() }.find(|view| view.folded == [database, name])?;
+        let sentence = format!("the view {} reads itself", view.full_name);
+        let error = SqlError::new(sentence).with_code(ErrorCode::VIEW_RECURSIVE);
+        Some(error.into())
+    }
+}
 
 /// The folded names of the view that an alias marks.
 pub(super) fn marked(alias: &TableReference) -> Option<(String, String)> {
@@ -116,12 +133,10 @@ fn sentence(error: &EngineError) -> String {
 }
 
 /// The path with one more view.
-fn extended(path: &ViewPath, view: &View) -> Result<ViewPath, EngineError> {
-    let name = (fold_name(&view.database), fold_name(&view.name));
-    if path.contains(&name) {
-        let sentence = format!("the view {} reads itself", view.full_name());
-        let error = SqlError::new(sentence).with_code(ErrorCode::VIEW_RECURSIVE);
-        return Err(error.into());
+pub(super) fn extended(path: &ViewPath, view: &View) -> Result<ViewPath, EngineError> {
+    let folded = [&view.database, &view.name].map(|name| fold_name(name));
+    if let Some(error) = PathView::named_within(path, &folded[0], &folded[1]) {
+        return Err(error);
     }
     if path.len() == DEEPEST {
         let sentence =
@@ -129,22 +144,26 @@ fn extended(path: &ViewPath, view: &View) -> Result<ViewPath, EngineError> {
         let error = SqlError::new(sentence).with_code(ErrorCode::VIEW_RECURSIVE);
         return Err(error.into());
     }
-    Ok(path.iter().cloned().chain([name]).collect())
+    let last = PathView {
+        folded,
+        full_name: view.full_name(),
+    };
+    Ok(path.iter().cloned().chain([last]).collect())
 }
 
 /// The plan of a definition.
-struct Definition {
-    state: SessionState,
-    plan: LogicalPlan,
+pub(super) struct Definition {
+    pub(super) state: SessionState,
+    pub(super) plan: LogicalPlan,
     /// What heads its columns.
-    headings: Vec<String>,
+    pub(super) headings: Vec<String>,
     /// The types of its values.
     types: SchemaRef,
 }
 
 impl Definition {
     /// Plans the definition of the last view of a path, on an archive of which nothing is hidden.
-    async fn plan(
+    pub(super) async fn plan(
         archive: &Arc<Archive>,
         query: &ViewQuery,
         path: ViewPath,
@@ -175,15 +194,16 @@ impl Definition {
         let hidden = parsed.names_hidden_columns;
         let tables = ArchiveCatalog::of_definition(archive, hidden, path, as_of);
         let state = definition_state(&folded_default(default), tables.with_states(&parsed))?;
-        let failed = |error| of_planner(text, &error);
-        let plan = logical_plan(&state, parsed.statement)
-            .await
-            .map_err(failed)?;
+        let plan = match logical_plan(&state, parsed.statement).await {
+            Ok(plan) => plan,
+            Err(error) => return Err(explain_error(archive, &folded, text, &error).await),
+        };
         let analyzed =
             state
                 .analyzer()
                 .execute_and_check(plan.clone(), state.config_options(), |_, _| {});
-        let types = Arc::clone(analyzed.map_err(failed)?.schema().inner());
+        let analyzed = analyzed.map_err(|error| of_planner(text, &error))?;
+        let types = Arc::clone(analyzed.schema().inner());
         let headings = headings(archive, default, &plan, &parsed.headings).await?;
         Ok(Self {
             state,
@@ -191,6 +211,22 @@ impl Definition {
             headings,
             types,
         })
+    }
+
+    /// Whether another definition gives the same headings and types. What the planner calls a column that has no name of its own may have the
+    /// database's in it.
+    pub(super) fn gives_columns_of(&self, other: &Self) -> bool {
+        let own = self.types.fields().iter().zip(&self.headings);
+        let mut pairs = own.zip(other.types.fields().iter().zip(&other.headings));
+        let is_same = |((field, heading), (theirs, their_heading)): (
+            (&FieldRef, &String),
+            (&FieldRef, &String),
+        )| {
+            heading == their_heading
+                && (field.data_type(), field.is_nullable(), field.metadata())
+                    == (theirs.data_type(), theirs.is_nullable(), theirs.metadata())
+        };
+        self.headings.len() == other.headings.len() && pairs.all(is_same)
     }
 
     /// The plan of a view: the columns that it has had since it was made, under their names; below a barrier if it is fenced.
@@ -260,7 +296,7 @@ fn folded_default(database: Option<&str>) -> String {
 }
 
 /// An error of the planner about a definition.
-fn of_planner(text: &str, error: &DataFusionError) -> EngineError {
+pub(super) fn of_planner(text: &str, error: &DataFusionError) -> EngineError {
     match error.find_root() {
         DataFusionError::External(_) => EngineError::from_run(error),
         _ => SqlError::from_datafusion(text, error, &[], &str::to_owned).into(),
@@ -315,161 +351,6 @@ pub(super) async fn views_in(
     match found {
         true => archive.views().await,
         false => Ok(Arc::default()),
-    }
-}
-
-/// A view that is to be made.
-#[derive(Debug, Clone)]
-pub struct NewView {
-    /// The database, which is there.
-    pub database: String,
-    /// The view's name.
-    pub name: String,
-    /// The query, in MySQL's dialect.
-    pub definition: String,
-    /// The database in which tables are that the query names without one.
-    pub default_database: Option<String>,
-    /// The names of its columns; none to have those of the query's result.
-    pub columns: Vec<String>,
-    /// What the view has, in words.
-    pub description: Option<String>,
-    /// Whether it may take the place of a view.
-    pub replace: bool,
-}
-
-/// Makes a view, if its definition can be planned. Its name is told.
-///
-/// # Errors
-/// The definition cannot be planned, reads the view itself, or has two columns of one name or not as many as the list; there is no such
-/// database, or something else has the name.
-pub async fn create_view(archive: &Archive, new: NewView) -> Result<String, EngineError> {
-    let whole = archive.whole();
-    let catalog = whole.catalog();
-    let Some(database) = catalog.database(&new.database).await? else {
-        return Err(EngineError::NoDatabase {
-            name: new.database,
-            hint: "a view is made in a database that has tables".to_owned(),
-        });
-    };
-    let mut view = View {
-        id: 0,
-        database: database.name,
-        name: new.name,
-        query: ViewQuery {
-            definition: new
-                .definition
-                .trim()
-                .trim_end_matches(';')
-                .trim_end()
-                .to_owned(),
-            default_database: new.default_database,
-            columns: vec![],
-            headings: vec![],
-            position: None,
-        },
-        metadata: TableMetadata {
-            description: new.description,
-            ..TableMetadata::default()
-        },
-        created_at: String::new(),
-    };
-    let path = extended(&Vec::new().into(), &view)?;
-    let mut definition = Definition::plan(&whole, &view.query, Arc::clone(&path), None).await?;
-    if let Some(qualified) = qualified(&view.query)
-        && let Ok(same) = Definition::plan(&whole, &qualified, path, None).await
-        && (&same.headings, &same.types) == (&definition.headings, &definition.types)
-    {
-        (view.query, definition) = (qualified, same);
-    }
-    // What only shows when it is planned to run is told now, and not to readers.
-    let planned = definition.state.create_physical_plan(&definition.plan);
-    let planned = Box::pin(planned).await.map(drop);
-    planned.map_err(|error| of_planner(&view.query.definition, &error))?;
-    let names = named_columns(new.columns, &definition.headings)?;
-    if let Some(twice) = named_twice(&names) {
-        let sentence =
-            format!("two columns of the view are called {twice}: give one another name with AS");
-        let error = SqlError::new(sentence).with_code(ErrorCode::COLUMN_TWICE);
-        return Err(error.into());
-    }
-    let views = whole.views().await?;
-    view.query.position = position(&definition.plan, &names, &views);
-    view.query.columns = names;
-    view.query.headings = definition.headings;
-    let made = catalog.create_view(
-        &view.database,
-        &view.name,
-        &view.query,
-        view.metadata.description.as_deref(),
-        new.replace,
-    );
-    made.await.map_err(of_catalog)?;
-    Ok(view.full_name())
-}
-
-/// Drops a view.
-///
-/// # Errors
-/// There is none of that name.
-pub async fn drop_view(archive: &Archive, database: &str, name: &str) -> Result<(), EngineError> {
-    let dropped = archive.whole().catalog().drop_view(database, name).await;
-    dropped.map_err(of_catalog)
-}
-
-/// An error of the catalog about a view, with its code.
-fn of_catalog(error: CatalogError) -> EngineError {
-    let code = match &error {
-        CatalogError::NoView { .. } => ErrorCode::UNKNOWN_TABLE,
-        CatalogError::ViewExists { .. } | CatalogError::TableInTheWay { .. } => {
-            ErrorCode::TABLE_EXISTS
-        }
-        CatalogError::BadName { .. } | CatalogError::BadView { .. } => ErrorCode::BAD_COLUMN_NAME,
-        _ => return error.into(),
-    };
-    SqlError::new(error.to_string()).with_code(code).into()
-}
-
-/// The query with the database written before each table that it names without one; `None` if there is nothing to write.
-fn qualified(query: &ViewQuery) -> Option<ViewQuery> {
-    let database = query.default_database.as_deref()?;
-    let definition = sql::mysql::with_database(&query.definition, database)?;
-    Some(ViewQuery {
-        definition,
-        ..query.clone()
-    })
-}
-
-fn named_twice(names: &[String]) -> Option<&String> {
-    let mut seen = std::collections::HashSet::new();
-    names.iter().find(|name| !seen.insert(fold_name(name)))
-}
-
-/// The columns that are the position of the rows of a partitioned table, if there is one pair of them.
-fn position(plan: &LogicalPlan, headings: &[String], views: &Views) -> Option<Position> {
-    let mut found: [Vec<(String, Arc<LoadedTable>)>; 2] = [vec![], vec![]];
-    for (at, heading) in headings.iter().enumerate() {
-        let Some((table, column)) = origins::origin(plan, at, views).and_then(|it| it.stored)
-        else {
-            continue;
-        };
-        let spec = table.spec();
-        let position = spec.position.as_ref();
-        let Some(position) = position.filter(|_| spec.kind != TableKind::Replicated) else {
-            continue;
-        };
-        let is = |name: &str| fold_name(name) == column;
-        for (place, name) in [&position.ra, &position.dec].into_iter().enumerate() {
-            if is(name) {
-                found[place].push((heading.clone(), Arc::clone(&table)));
-            }
-        }
-    }
-    match found.each_ref().map(Vec::as_slice) {
-        [[(ra, of_ra)], [(dec, of_dec)]] if Arc::ptr_eq(of_ra, of_dec) => Some(Position {
-            ra: ra.clone(),
-            dec: dec.clone(),
-        }),
-        _ => None,
     }
 }
 
@@ -588,4 +469,24 @@ pub(super) fn veiled(error: EngineError) -> EngineError {
         }
     };
     SqlError::new(told).with_code(code).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A view that is being made was no table that there is.
+    #[test]
+    fn a_definition_that_names_its_view_is_told_so() {
+        let view = |database: &str, name: &str| PathView {
+            folded: [fold_name(database), fold_name(name)],
+            full_name: format!("{database}.{name}"),
+        };
+        let path = [view("Sky", "Bright"), view("sky", "Deep")];
+        let error = PathView::named_within(&path, "sky", "bright").unwrap();
+        assert_eq!(error.to_string(), "the view Sky.Bright reads itself");
+        assert_eq!(error.code(), ErrorCode::VIEW_RECURSIVE);
+        assert!(PathView::named_within(&path, "deep", "deep").is_none());
+        assert!(PathView::named_within(&[], "sky", "bright").is_none());
+    }
 }

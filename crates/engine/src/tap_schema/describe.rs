@@ -7,7 +7,6 @@ use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use crate::loaded_table::texts_of;
-use crate::show::view_comment;
 use crate::shown::ShownTable;
 use catalog::{
     Column, ColumnMetadata, ColumnType, Database, Table, TableKind, TableSpec, fold_name,
@@ -29,11 +28,11 @@ pub struct TapSchemaEntry {
 pub struct TapTable {
     /// Its name with the database's, each quoted where ADQL needs that.
     pub name: String,
-    /// What it has.
-    pub description: String,
+    /// What it has; `None` of a view of which nothing is said.
+    pub description: Option<String>,
     /// Its place in a data model.
     pub utype: Option<String>,
-    /// Its place in the database: what was said of it, or counted from 1 on.
+    /// Its place in the database: what was said of it, or the next number that was said of none.
     pub index: i32,
     /// Its columns.
     pub columns: Vec<TapColumn>,
@@ -80,7 +79,7 @@ pub struct TapColumn {
     pub is_principal: bool,
     /// Whether a standard defines it.
     pub is_standard: bool,
-    /// Its place in the table: what was said of it, or counted from 1 on.
+    /// Its place in the table: what was said of it, or the next number that was said of none.
     pub index: i32,
 }
 
@@ -105,21 +104,23 @@ impl TapSchemaEntry {
     /// A database and its tables as the catalog has them.
     pub(super) fn of(database: &Database, shown: &[ShownTable]) -> Self {
         let specs: Vec<&TableSpec> = shown.iter().map(|shown| &shown.table.spec).collect();
-        let described = shown.iter().zip(1..).map(|(shown, index)| {
+        let said = { shown.iter() }.map(|shown| shown.table.metadata.index);
+        let indices = places(&said.collect::<Vec<_>>());
+        let described = shown.iter().zip(indices).map(|(shown, index)| {
             let table = &shown.table;
             let is_view = shown.view.is_some();
             TapTable {
                 name: full_name(&table.spec.database, &table.spec.name),
                 description: match is_view {
-                    true => view_comment(shown),
-                    false => with_expiry(
+                    true => view_description(shown),
+                    false => Some(with_expiry(
                         table,
                         (table.metadata.description.clone())
                             .unwrap_or_else(|| description(&table.spec)),
-                    ),
+                    )),
                 },
                 utype: table.metadata.utype.clone(),
-                index: table.metadata.index.unwrap_or(index),
+                index,
                 columns: columns(table),
                 keys: keys(&table.spec, &specs),
                 rows: table.told_contents().0.filter(|_| !is_view),
@@ -132,6 +133,22 @@ impl TapSchemaEntry {
                 .unwrap_or_else(|| format!("the catalogue {}", database.name)),
             tables: described.collect(),
         }
+    }
+}
+
+/// The numbers of what is listed: those that were said, and from 1 on those that were said of none.
+fn places(said: &[Option<i32>]) -> Vec<i32> {
+    let taken: HashSet<i32> = said.iter().copied().flatten().collect();
+    let mut free = (1..).filter(|number| !taken.contains(number));
+    let place = |said: &Option<i32>| said.or_else(|| free.next()).unwrap_or(i32::MAX);
+    said.iter().map(place).collect()
+}
+
+/// What a view has, in words: why it cannot be read, or what is said of it.
+fn view_description(shown: &ShownTable) -> Option<String> {
+    match &shown.trouble {
+        Some(trouble) => Some(trouble.to_string()),
+        None => shown.table.metadata.description.clone(),
     }
 }
 
@@ -161,10 +178,46 @@ fn description(spec: &TableSpec) -> String {
 pub(crate) fn described(table: &Table, column: &str) -> ColumnMetadata {
     let said = table.metadata.column(column).cloned().unwrap_or_default();
     let (unit, ucd) = unit_and_ucd(&table.spec, column);
+    let is_principal = Role::of(&table.spec, column).is_any();
     ColumnMetadata {
         unit: said.unit.or(unit.map(str::to_owned)),
         ucd: said.ucd.or(ucd.map(str::to_owned)),
+        principal: said.principal.or(is_principal.then_some(true)),
         ..said
+    }
+}
+
+/// What a column is for its table.
+struct Role {
+    /// The table's own key.
+    is_key: bool,
+    /// One of the two columns of its position.
+    is_position: bool,
+    /// The key of another table.
+    refers: bool,
+    /// The texts of such a key.
+    has_texts: bool,
+}
+
+impl Role {
+    fn of(spec: &TableSpec, column: &str) -> Self {
+        let column = fold_name(column);
+        let is = |name: &String| fold_name(name) == column;
+        let of_director = { spec.key.iter() }.filter(|_| spec.kind == TableKind::Director);
+        let keys = spec.directors.iter().map(|it| &it.key);
+        let mut texts = { keys.clone() }
+            .chain(of_director)
+            .filter_map(|key| texts_of(spec, key));
+        Self {
+            is_key: spec.key.as_ref().is_some_and(is),
+            is_position: { spec.position.iter() }.any(|it| is(&it.ra) || is(&it.dec)),
+            refers: { keys }.any(is),
+            has_texts: texts.any(|texts| is(&texts)),
+        }
+    }
+
+    fn is_any(&self) -> bool {
+        self.is_key || self.is_position || self.refers || self.has_texts
     }
 }
 
@@ -185,21 +238,12 @@ fn unit_and_ucd(spec: &TableSpec, column: &str) -> (Option<&'static str>, Option
 
 fn columns(table: &Table) -> Vec<TapColumn> {
     let spec = &table.spec;
-    let is = |column: &Column, name: Option<&String>| {
-        name.is_some_and(|name| fold_name(name) == fold_name(&column.name))
-    };
-    let column = |(column, index): (&Column, i32)| {
-        let is_key = is(column, spec.key.as_ref());
-        let is_ra = is(column, spec.position.as_ref().map(|it| &it.ra));
-        let is_dec = is(column, spec.position.as_ref().map(|it| &it.dec));
-        let keys = spec.directors.iter().map(|it| &it.key);
-        let refers = keys.clone().any(|key| is(column, Some(key)));
-        let key = spec.key.as_ref();
-        let key = key.filter(|_| spec.kind == TableKind::Director);
-        let mut texts = keys.chain(key).filter_map(|key| texts_of(spec, key));
-        let has_texts = texts.any(|texts| is(column, Some(&texts)));
-        let is_partitioned = spec.kind != TableKind::Replicated;
-        let said = described(table, &column.name);
+    let is_partitioned = spec.kind != TableKind::Replicated;
+    let all = { spec.columns.iter() }.map(|column| (column, described(table, &column.name)));
+    let all: Vec<(&Column, ColumnMetadata)> = all.collect();
+    let indices = places(&all.iter().map(|(_, said)| said.index).collect::<Vec<_>>());
+    let column = |((column, said), index): ((&Column, ColumnMetadata), i32)| {
+        let role = Role::of(spec, &column.name);
         let (datatype, arraysize, xtype) = match (votable_type(column.ty), said.xtype) {
             ((datatype, arraysize, Some(own)), _) => (datatype, arraysize, Some(own.to_owned())),
             // A time that is a text is one of ASCII in results (DALI 1.1, section 3.3.3).
@@ -216,18 +260,16 @@ fn columns(table: &Table) -> Vec<TapColumn> {
             unit: said.unit,
             ucd: said.ucd,
             is_indexed: is_partitioned
-                && (refers
-                    || has_texts
-                    || is_ra
-                    || is_dec
-                    || (is_key && spec.kind == TableKind::Director)),
-            is_principal: (said.principal)
-                .unwrap_or(is_key || has_texts || is_ra || is_dec || refers),
+                && (role.refers
+                    || role.has_texts
+                    || role.is_position
+                    || (role.is_key && spec.kind == TableKind::Director)),
+            is_principal: said.principal == Some(true),
             is_standard: false,
-            index: said.index.unwrap_or(index),
+            index,
         }
     };
-    spec.columns.iter().zip(1..).map(column).collect()
+    all.into_iter().zip(indices).map(column).collect()
 }
 
 /// References to directors that are there, by their keys.
@@ -310,6 +352,20 @@ static RESERVED: LazyLock<HashSet<&str>> = LazyLock::new(|| {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Two columns had the number 2 where it was said of one of them.
+    #[test]
+    fn numbers_that_are_said_are_given_to_nothing_else() {
+        for (said, expected) in [
+            (vec![None, None, None], vec![1, 2, 3]),
+            (vec![None, None, Some(1)], vec![2, 3, 1]),
+            (vec![Some(2), None, None, Some(9)], vec![2, 1, 3, 9]),
+            (vec![Some(4), Some(4), None], vec![4, 4, 1]),
+            (vec![], vec![]),
+        ] {
+            assert_eq!(places(&said), expected, "{said:?}");
+        }
+    }
 
     #[test]
     fn names_are_quoted_where_adql_needs_it() {

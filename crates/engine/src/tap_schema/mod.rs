@@ -175,7 +175,7 @@ impl TapSchemaTable {
         TapTable {
             columns: columns.collect(),
             keys: keys.collect(),
-            description: self.description.to_owned(),
+            description: Some(self.description.to_owned()),
             utype: None,
             index,
             name,
@@ -259,7 +259,7 @@ fn rows_of(table: &str, entries: &[TapSchemaEntry]) -> Vec<Vec<Cell>> {
                     (&table.name).into(),
                     table.kind().into(),
                     table.utype.as_ref().into(),
-                    (&table.description).into(),
+                    table.description.as_ref().into(),
                     table.index.into(),
                 ]
             })

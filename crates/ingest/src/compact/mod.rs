@@ -23,7 +23,7 @@ use sky::Chunker;
 use store::{Durability, LoadDir, Removal};
 use tokio::runtime::Handle;
 
-use crate::directors::{Family, open_parts};
+use crate::directors::{Family, open_parts, unknown_ends_of};
 use crate::error::IngestError;
 use crate::fault;
 use crate::leftovers::{clean_up, remove_loads};
@@ -353,7 +353,8 @@ impl Compaction {
         let load_dir = Arc::clone(load_dir);
         let written = blocking(move || write_merged(&merge, &load_dir, runtime)).await?;
         let (spec, cut) = (table.spec.clone(), Partitioning::of(&table.database));
-        write_manifest(request, transaction.load, spec, cut, &written).await?;
+        let unknown_ends = unknown_ends_of(request, table);
+        write_manifest(request, transaction.load, spec, cut, &written, unknown_ends).await?;
         Ok(written)
     }
 

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use catalog::{Catalog, CatalogError, DirectorRef, LoadLock, Table, TableKind, fold_name};
-use store::LoadDir;
+use catalog::{Catalog, CatalogError, DirectorRef, LoadLock, Part, Table, TableKind, fold_name};
+use store::{LoadDir, PartManifest};
 
 use super::{Director, Directors, open_parts};
 use crate::error::IngestError;
@@ -45,8 +45,7 @@ impl Family {
             let known = director.table.origins();
             let mut later = now;
             // A part that was merged meanwhile has the keys of its parts, in the same places.
-            let is_known =
-                |part: &catalog::Part| part.origins().iter().all(|it| known.contains(it));
+            let is_known = |part: &Part| part.origins().iter().all(|it| known.contains(it));
             later.parts.retain(|part| !is_known(part));
             family.later_parts = open_parts(request, &later)?;
         }
@@ -126,7 +125,9 @@ impl Family {
                     if request.replace
                         && fold_name(&table.spec.name) == fold_name(&request.table) => {}
                 TableKind::Child => self.children.extend(open_parts(request, &table)?),
-                _ if table.orphan_rows() > 0 => self.unsettled.push(table.spec.name),
+                _ if may_lack_keys_of(request, &table, director) => {
+                    self.unsettled.push(table.spec.name);
+                }
                 _ => {}
             }
         }
@@ -175,6 +176,42 @@ impl Family {
         }
         Ok((family, changed))
     }
+}
+
+/// Whether a match table may have pairs with keys that this director, which is one of its ends, did not have when they were loaded.
+fn may_lack_keys_of(request: &LoadRequest, table: &Table, director: &Table) -> bool {
+    let references = table.spec.directors.iter().zip(0..2);
+    let is_end: Vec<usize> = references
+        .filter(|(it, _)| it.placement == Some(director.placement))
+        .map(|(_, end)| end)
+        .collect();
+    let mut parts = table.parts.iter().filter(|part| part.orphan_rows > 0);
+    parts.any(|part| match unknown_ends(request, table, part) {
+        Some(pairs) => is_end.iter().any(|end| pairs[*end] > 0),
+        None => true,
+    })
+}
+
+/// The pairs of a part of a match table of which each end is unknown, if that was written down.
+fn unknown_ends(request: &LoadRequest, table: &Table, part: &Part) -> Option<[u64; 2]> {
+    let (database, name) = (&table.spec.database, &table.spec.name);
+    let dir = LoadDir::open(&request.data_dir, database, name, part.load).ok()?;
+    PartManifest::read(dir.path()).ok()?.unknown_ends
+}
+
+/// The same of all parts of a table, none of other tables than match tables.
+pub(crate) fn unknown_ends_of(request: &LoadRequest, table: &Table) -> Option<[u64; 2]> {
+    if table.spec.kind != TableKind::Match {
+        return None;
+    }
+    let mut sum = [0, 0];
+    for part in &table.parts {
+        let pairs = unknown_ends(request, table, part)?;
+        for (sum, pairs) in sum.iter_mut().zip(pairs) {
+            *sum += pairs;
+        }
+    }
+    Some(sum)
 }
 
 /// Sees that a director still has the rows by which others were placed: the keys of a part that was dropped meanwhile are unknown

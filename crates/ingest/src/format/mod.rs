@@ -95,6 +95,12 @@ pub(crate) struct FileColumns {
     pub decided: Vec<DecidingValue>,
     /// The columns of which most values are integers, and not all.
     pub nearly_integers: Vec<NearlyIntegers>,
+    /// Whether the types are none that the file says or that its values have: it has no rows.
+    pub has_no_values: bool,
+    /// Whether it is a text whose columns are numbered, since no line of it names them.
+    pub is_header_missing: bool,
+    /// Why it is hardly a table, if anything says so.
+    pub doubt: Option<&'static str>,
 }
 
 /// A column of which most values are integers.
@@ -317,6 +323,7 @@ pub(crate) fn columns_of(schema: &Schema, path: &Path) -> Result<Vec<Column>, In
     let column = |field: &FieldRef| {
         let ty = normalise::column_type(field.data_type()).map_err(|reason| {
             IngestError::layout(path, format!("column {:?} {reason}", field.name()))
+                .or_option(normalise::way_out(field.data_type()))
         })?;
         Ok(Column {
             name: field.name().clone(),

@@ -320,7 +320,8 @@ fn go_through_keys(
     let names = KeyNames::of(&context.read.columns, key);
     let mut dropped = HashSet::new();
     let mut previous: Option<(i64, u64)> = None;
-    for batch in keys.take_sorted()? {
+    let mut batches = keys.take_sorted()?.peekable();
+    while let Some(batch) = batches.next() {
         let batch = batch?;
         let keys = batch.column(0).as_primitive::<Int64Type>().values();
         let places = batch.column(1).as_primitive::<UInt64Type>().values();
@@ -338,7 +339,8 @@ fn go_through_keys(
                 }
             }
         }
-        context.read.rejected_rows.check()?;
+        let are_more = batches.peek().is_some();
+        context.read.rejected_rows.check_so_far(are_more)?;
         if entries.send(unique).is_err() {
             // The writer has failed, and says why.
             break;

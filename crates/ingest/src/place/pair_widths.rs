@@ -94,7 +94,8 @@ impl PairWidths {
         let by_right = self.with_left_positions(context)?;
         let mut positions = ChunkPositions::new(&self.ends[1]);
         let mut dropped = HashSet::new();
-        for batch in by_right.take_sorted()? {
+        let mut batches = by_right.take_sorted()?.peekable();
+        while let Some(batch) = batches.next() {
             let batch = batch?;
             let keys = batch.column(0).as_primitive::<Int64Type>().values();
             let [ra, dec] =
@@ -110,7 +111,8 @@ impl PairWidths {
                     dropped.insert(*row);
                 }
             }
-            context.read.rejected_rows.check()?;
+            let are_more = batches.peek().is_some();
+            context.read.rejected_rows.check_so_far(are_more)?;
         }
         Ok(dropped)
     }

@@ -7,6 +7,7 @@ use catalog::{Column, ColumnType, TableKind};
 use super::wrong;
 use crate::error::IngestError;
 use crate::format::{NearlyIntegers, TableFile};
+use crate::mysql_type;
 use crate::position::find_column;
 use crate::report::grouped;
 use crate::request::LoadRequest;
@@ -49,7 +50,7 @@ pub(super) fn check_keys(
             "the key {name:?} is of type {ty} by {file}:{line}: {value}, {others} of {values} values: correct or remove these lines; or declare the \
              column as BIGINT in a --schema, and they are rejected row by row (--max-errors); or, if they are right, give --text {name}",
             name = column.name,
-            ty = column.ty,
+            ty = mysql_type::shown(column.ty),
             file = file.display(),
             line = nearly.line,
             value = nearly.value,
@@ -156,7 +157,7 @@ pub(super) fn integer_column(
     if columns[at].ty.is_integer() {
         return Ok(at);
     }
-    let ty = columns[at].ty;
+    let ty = mysql_type::shown(columns[at].ty);
     Err(wrong(format!(
         "{role} {name:?} is of type {ty}: a key must be of an integer type of at most 64 bits"
     )))

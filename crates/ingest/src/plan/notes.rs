@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use catalog::{Column, ColumnType};
 
 use super::wrong;
-use crate::error::IngestError;
-use crate::format::{DecidingValue, OddValues};
+use crate::error::{FoundColumns, IngestError};
+use crate::format::{DecidingValue, FileColumns, OddValues};
+use crate::mysql_type;
 use crate::request::LoadRequest;
 
 /// What is worth knowing about how columns were found.
@@ -15,6 +16,8 @@ pub(super) struct Notes {
     pub always: Vec<String>,
     /// The values by which columns have their types, with the file's name in messages: too much to tell of each load.
     decided: Vec<(PathBuf, DecidingValue)>,
+    /// The columns as they were found, if they are those of a file.
+    pub found: Option<FoundColumns>,
 }
 
 impl Notes {
@@ -24,6 +27,7 @@ impl Notes {
         Self {
             always: odd.iter().map(|odd| odd.sentence(file)).collect(),
             decided: decided.into_iter().map(with_file).collect(),
+            found: None,
         }
     }
 
@@ -72,6 +76,30 @@ impl Notes {
         }
         Ok(())
     }
+}
+
+/// Gives the columns of a file without rows, of whose values no types can be inferred, those that their parts in the table need. The note
+/// says so.
+pub(super) fn give_types(found: &mut FileColumns, request: &LoadRequest) -> Option<String> {
+    if !found.has_no_values {
+        return None;
+    }
+    let keys = request.key.iter().chain(&request.own_key);
+    let keys = keys.map(|name| (name, ColumnType::Int64));
+    let numbers = [&request.ra, &request.dec, &request.order].into_iter();
+    let numbers = { numbers.flatten() }.map(|name| (name, ColumnType::Float64));
+    for (name, ty) in keys.chain(numbers) {
+        let mut columns = found.columns.iter_mut();
+        if let Some(column) = columns.find(|it| it.name.eq_ignore_ascii_case(name)) {
+            column.ty = ty;
+        }
+    }
+    let types = found.columns.iter().map(|it| (&it.name, it.ty));
+    let types = types.map(|(name, ty)| format!("{name} {}", mysql_type::shown(ty)));
+    Some(format!(
+        "there are no rows of which the types of columns could be inferred: these are {}; --schema declares others",
+        types.collect::<Vec<_>>().join(", ")
+    ))
 }
 
 /// Whether a value, in quotes, is an angle of two or three numbers, as `"10:42:44.3"`, `"-41 16 09"` and `"10h42m"` are.

@@ -11,7 +11,7 @@ use store::{DirectorIndex, LoadDir, PartManifest, PartPartitioning};
 
 use super::conflicts::{Rule, ShareConflicts, find_conflicts};
 use super::division::share_sizes;
-use super::report::{contents, first_examples, unknown_ends};
+use super::report::{contents, first_examples};
 use super::{InputPlan, PlanRequest, RUN_FILE, ShareReport, ShareRequest};
 use crate::append::{as_this_table, same_placements};
 use crate::directors::{Directors, Family, largest_key, open_parts};
@@ -296,6 +296,7 @@ impl SharedLoad {
         if rejected > allowed {
             return Err(IngestError::TooManyRejected {
                 count: rejected,
+                is_cut: false,
                 allowed,
                 examples: first_examples(reports),
                 why: Rejection::Value,
@@ -327,6 +328,7 @@ impl SharedLoad {
             let told = names.earlier(key, "in the table or in a file that comes before");
             return Err(IngestError::TooManyRejected {
                 count: rejected + found.keys,
+                is_cut: true,
                 allowed,
                 examples: format!("First: {}: {told}", self.share_in_words(share)),
                 why: Rejection::Duplicate,
@@ -395,7 +397,10 @@ impl SharedLoad {
             .collect();
         let first = self.of_share(shown.first().copied().unwrap_or(0));
         let mut report = self.report(&first, &spec, *cut, reports, &chunks).await?;
-        let has_unknown = reports.iter().any(|report| unknown_ends(report) > 0);
+        let has_unknown = [0, 1].map(|end| {
+            let mut counts = reports.iter().map(|report| report.counts.unknown_ends());
+            counts.any(|unknown| unknown[end] > 0)
+        });
         let settled = first.settle_pairs(&mut spec, &self.directors, has_unknown);
         let settled = settled.await?;
         fault::reached("before-publish")?;
@@ -490,7 +495,8 @@ impl SharedLoad {
                 as_in_manifests(*cut),
                 report.manifest.rows,
                 &report.chunks(),
-            );
+            )
+            .with_unknown_ends(report.manifest.unknown_ends);
             let LoadRequest {
                 data_dir,
                 database,

@@ -107,18 +107,13 @@ pub(super) fn contents<'a>(
         bytes: chunks.iter().map(of_chunk).sum::<u64>() + report.index_bytes,
         null_keys: report.counts.null_keys,
         orphan_rows: match report.manifest.table.kind {
-            TableKind::Match => unknown_ends(report),
+            TableKind::Match => report.counts.unknown_ends().iter().sum(),
             _ => report.counts.orphan_rows,
         },
         source,
         chunks,
         metadata: Some(&plan.metadata),
     }
-}
-
-/// Ends of pairs that their tables do not have.
-pub(super) fn unknown_ends(report: &ShareReport) -> u64 {
-    report.counts.unknown_left_keys + report.counts.unknown_right_keys
 }
 
 /// The rejected rows of all shares by reason, the most frequent first.

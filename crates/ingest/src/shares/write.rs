@@ -116,7 +116,8 @@ async fn write_with(
             share.partitioning,
             outcome.rows,
             &outcome.chunks,
-        ),
+        )
+        .with_unknown_ends(outcome.counts.unknown_ends_of(written.spec.kind)),
         rejected: outcome.rejected,
         rejected_rows: outcome.rejected_rows.clone(),
         counts: outcome.counts,

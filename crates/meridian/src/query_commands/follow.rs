@@ -30,7 +30,9 @@ pub async fn follow(client: &ServerClient, id: u64) -> Result<QueryDescription, 
             let target = format!("/queries/{id}");
             let query: QueryDescription = match client.send_for(Method::GET, &target, None).await {
                 Ok(query) => query,
-                Err(error @ RequestError::Unreachable { .. }) if reached => {
+                Err(
+                    error @ (RequestError::Unreachable { .. } | RequestError::Unanswered { .. }),
+                ) if reached => {
                     return Err(Failure::new(format!(
                         "{error}; query {id} goes on when the server runs again"
                     )));

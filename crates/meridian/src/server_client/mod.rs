@@ -5,6 +5,7 @@
 mod arguments;
 mod batches;
 mod connection;
+mod early_response;
 
 use std::fmt;
 use std::io;
@@ -34,6 +35,7 @@ use crate::failure::Failure;
 pub use arguments::{LoginArguments, ServerArguments, UserArguments};
 pub use batches::{BatchReader, warnings_in};
 use connection::{Trust, connect};
+use early_response::{BrokenWrite, ReadableToTheEnd};
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +53,16 @@ pub enum RequestError {
     /// The server does not do what was requested.
     #[error("{0}")]
     Rejected(ServerError),
+    /// The server has closed the connection before it had the request, and has not said why.
+    #[error(
+        "the server at {address} closed the connection before it had everything, and did not say why ({reason}): its log may; try again"
+    )]
+    Unanswered {
+        /// Its address.
+        address: String,
+        /// The operating system's reason.
+        reason: String,
+    },
     /// The query belongs to another user.
     #[error("{0}: give the user's name with --user")]
     OtherUser(ServerError),
@@ -279,9 +291,15 @@ impl ServerClient {
         }
         let request = request.body(body);
         let request = request.map_err(|error| self.unexpected(error))?;
-        let mut sender = self.connect().await?;
+        let (mut sender, broken) = self.connect().await?;
         let response = sender.send_request(request).await;
-        let response = response.map_err(|error| self.unreachable(error))?;
+        let response = response.map_err(|error| match broken.get() {
+            Some(reason) => RequestError::Unanswered {
+                address: self.address(),
+                reason: reason.clone(),
+            },
+            None => self.unreachable(error),
+        })?;
         match response.status().is_success() {
             true => Ok(response),
             false => Err(self.rejected(response).await),
@@ -296,15 +314,18 @@ impl ServerClient {
         serde_json::from_slice(&bytes).map_err(|error| self.unexpected(error))
     }
 
-    async fn connect(&self) -> Result<http1::SendRequest<RequestBody>, RequestError> {
+    async fn connect(
+        &self,
+    ) -> Result<(http1::SendRequest<RequestBody>, BrokenWrite), RequestError> {
         let stream = connect(&self.authority, self.tls.as_ref()).await;
         let stream = stream.map_err(|error| self.unreachable(error))?;
+        let (stream, broken) = ReadableToTheEnd::new(stream);
         let (sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| self.unreachable(error))?;
         // It reads and writes the connection; its error is also that of the request.
         tokio::spawn(connection);
-        Ok(sender)
+        Ok((sender, broken))
     }
 
     /// The error that a response tells.
@@ -436,6 +457,46 @@ mod tests {
         assert!(!format!("{near:?}").contains("YW5u"), "{near:?}");
         let wrong = near.log_in(Login::Token("a\nb".to_owned())).unwrap_err();
         assert!(wrong.sentence().contains("meridian user token"));
+    }
+
+    /// A server that reads a little of the request, responds and closes the connection, by which the rest of the request is refused.
+    fn impatient_server(response: &'static str) -> String {
+        use std::io::{Read, Write};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            while let Ok((mut stream, _)) = listener.accept() {
+                stream.read_exact(&mut [0; 1000]).unwrap();
+                stream.write_all(response.as_bytes()).unwrap();
+            }
+        });
+        format!("http://{address}")
+    }
+
+    async fn upload_to(url: &str) -> RequestError {
+        const BLOCKS: u64 = 100;
+        const BLOCK: &[u8] = &[b'x'; 20_000];
+        let (client, _) = ServerClient::new(url, Trust::Machine).unwrap();
+        let blocks = (0..BLOCKS).map(|_| Ok(hyper::body::Frame::data(Bytes::from_static(BLOCK))));
+        let body = http_body_util::StreamBody::new(futures::stream::iter(blocks)).boxed_unsync();
+        let length = Some(BLOCKS * BLOCK.len() as u64);
+        let uploaded = client.upload_for::<Value>(Method::PUT, "/tables/t", body, length);
+        uploaded.await.unwrap_err()
+    }
+
+    /// "no server answers at ... (error writing a body to connection)" was told of most refusals of a larger file.
+    #[tokio::test]
+    async fn a_response_is_read_though_the_request_cannot_be_sent_whole() {
+        let url = impatient_server(
+            "HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nContent-Length: 25\r\n\r\n{\"error\":\"no such table\"}",
+        );
+        for _ in 0..20 {
+            let error = upload_to(&url).await;
+            assert_eq!(error.to_string(), "no such table");
+        }
+        let error = upload_to(&impatient_server("")).await.to_string();
+        let is_told = ["did not say why", "no server answers"].map(|why| error.contains(why));
+        assert!(is_told.contains(&true), "{error}");
     }
 
     #[test]

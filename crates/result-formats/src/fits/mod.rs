@@ -5,7 +5,10 @@
 //! Integers have a number for NULL (TNULLn) that no row has; of truths it is a zero byte, of floating-point numbers NaN, of texts an empty
 //! one. Unsigned integers, and signed ones of 8 bits, are written with an offset (TZEROn). Dates and times are texts of ISO 8601, decimals are
 //! doubles, bytes are texts of hexadecimal digits. Lists of numbers are arrays, which have one length in all rows of a column.
+//!
+//! A header has ASCII alone. What is said of a column may be longer than a card (CONTINUE); its name may not.
 
+mod names;
 mod values;
 
 use std::fs::File;
@@ -24,13 +27,21 @@ use arrow::ipc::writer::StreamWriter;
 use fitsio_pure::header::{Card, serialize_header};
 use fitsio_pure::value::Value;
 
+use self::names::header_names;
 use self::values::{ColumnSummary, kept_array, kept_type};
 use crate::WriteError;
 
 /// Bytes of which headers and data are made up.
 const BLOCK: usize = 2880;
 /// Keys of a field's metadata, and the keywords of what they say.
-const DESCRIPTIONS: [(&str, &str); 3] = [("unit", "TUNIT"), ("ucd", "TUCD"), ("xtype", "TXTYP")];
+const DESCRIPTIONS: [(&str, &str); 4] = [
+    ("unit", "TUNIT"),
+    ("ucd", "TUCD"),
+    ("xtype", "TXTYP"),
+    ("utype", "TUTYP"),
+];
+/// The key of what a column means, in words.
+const MEANING: &str = "description";
 
 pub(crate) struct FitsWriter<W> {
     /// The columns as they were given, for their descriptions.
@@ -151,10 +162,12 @@ impl<W: Write> FitsWriter<W> {
             card("GCOUNT", Value::Integer(1)),
             card("TFIELDS", integer(forms.len())),
         ];
-        for (at, (field, form)) in self.given.fields().iter().zip(forms).enumerate() {
+        let fields = self.given.fields();
+        let names = header_names(fields.iter().map(|field| field.name().as_str()));
+        for (at, ((field, name), form)) in fields.iter().zip(&names).zip(forms).enumerate() {
             let number = at + 1;
             let mut add = |word: &str, value| cards.push(card(&format!("{word}{number}"), value));
-            add("TTYPE", text(field.name()));
+            add("TTYPE", text(&name.name));
             add("TFORM", text(&form.tform()));
             if let Some(null) = form.null {
                 add("TNULL", Value::Integer(null));
@@ -168,6 +181,10 @@ impl<W: Write> FitsWriter<W> {
                     Some(word) if !word.is_empty() => add(keyword, text(word)),
                     _ => {}
                 }
+            }
+            let meaning = field.metadata().get(MEANING).map(String::as_str);
+            if let Some(comment) = name.comment(meaning) {
+                add("TCOMM", text(&comment));
             }
         }
         if self.is_cut_off {
@@ -186,8 +203,12 @@ fn finished(mut writer: StreamWriter<BufWriter<File>>) -> Result<File, WriteErro
 }
 
 fn text(text: &str) -> Value {
-    // A header has the printable characters of ASCII alone.
-    let plain = |c: char| if (' '..='~').contains(&c) { c } else { '?' };
+    // A header has the printable characters of ASCII alone, and lines have no ends in it.
+    let plain = |c: char| match c {
+        ' '..='~' => c,
+        other if other.is_whitespace() => ' ',
+        _ => '?',
+    };
     Value::String(text.chars().map(plain).collect())
 }
 
@@ -502,6 +523,45 @@ mod tests {
         seen.look(&array);
         let form = Form::of(&Field::new("", array.data_type().clone(), true), &seen).unwrap();
         (form.tform(), form.null)
+    }
+
+    /// The cards of the table's header, those of long texts one after another.
+    fn cards(schema: Schema) -> Vec<String> {
+        let writer = FitsWriter::new(&Arc::new(schema), Vec::<u8>::new()).unwrap();
+        let written = writer.finish().unwrap();
+        let header = String::from_utf8(written[BLOCK..].to_vec()).unwrap();
+        let cards = header.as_bytes().chunks(80);
+        cards
+            .map(|card| String::from_utf8_lossy(card).trim_end().to_owned())
+            .collect()
+    }
+
+    /// Descriptions and utypes were read from files and never written.
+    #[test]
+    fn columns_are_described() {
+        let said = |words: &[(&str, &str)]| {
+            let words = words.iter();
+            words
+                .map(|(word, text)| ((*word).to_owned(), (*text).to_owned()))
+                .collect()
+        };
+        let flux = Field::new("flux", DataType::Float64, true).with_metadata(said(&[
+            ("unit", "Jy"),
+            ("utype", "phot:flux"),
+            ("description", "the flux,\nin the star's \u{3bc}-band"),
+        ]));
+        let long = "f".repeat(70);
+        let error = Field::new(&long, DataType::Float64, true)
+            .with_metadata(said(&[("description", "its error")]));
+        let cards = cards(Schema::new(vec![flux, error]));
+        let has = |card: &str| assert!(cards.iter().any(|it| it == card), "{card}: {cards:?}");
+        has("TTYPE1  = 'flux    '");
+        has("TUNIT1  = 'Jy      '");
+        has("TUTYP1  = 'phot:flux'");
+        has("TCOMM1  = 'the flux, in the star''s ?-band'");
+        has(&format!("TTYPE2  = '{}'", &long[..64]));
+        has(&format!("TCOMM2  = '{}&'", &long[..67]));
+        has("CONTINUE  'fff: its error'");
     }
 
     #[test]

@@ -35,38 +35,48 @@ pub(crate) enum Format {
     Json,
 }
 
-/// What clients call the formats, in RESPONSEFORMAT. Parameters of media types are compared without spaces.
-const NAMES: [(&str, Format); 16] = [
+/// What clients call the formats, in RESPONSEFORMAT.
+const NAMES: [(&str, Format); 11] = [
     ("votable", Format::Binary2),
     ("votable/b2", Format::Binary2),
     ("application/x-votable+xml", Format::Binary2),
-    (
-        "application/x-votable+xml;serialization=binary2",
-        Format::Binary2,
-    ),
     ("text/xml", Format::Binary2),
     ("votable/td", Format::TableData),
-    (
-        "application/x-votable+xml;serialization=tabledata",
-        Format::TableData,
-    ),
-    ("text/xml;serialization=tabledata", Format::TableData),
     ("csv", Format::Csv),
     ("text/csv", Format::Csv),
-    ("text/csv;header=present", Format::Csv),
     ("tsv", Format::Tsv),
     ("text/tab-separated-values", Format::Tsv),
-    ("text/tab-separated-values;header=present", Format::Tsv),
     ("json", Format::Json),
     ("application/json", Format::Json),
 ];
 
 impl Format {
-    /// The format of this name; names are compared without regard to case.
+    /// The format of this name, or of this media type with its parameters (RFC 9110, section 8.3.1), without regard to case.
     pub(crate) fn named(name: &str) -> Option<Self> {
-        let plain = name.replace(' ', "").to_ascii_lowercase();
-        let known = NAMES.iter().find(|(known, _)| *known == plain);
-        known.map(|(_, format)| *format)
+        let plain = name.to_ascii_lowercase();
+        let mut parts = plain.split(';').map(str::trim);
+        let kind = parts.next()?;
+        let (_, format) = *NAMES.iter().find(|(known, _)| *known == kind)?;
+        let mut parameters = parts.filter(|part| !part.is_empty());
+        parameters.try_fold(format, |format, parameter| {
+            let (name, value) = parameter.split_once('=')?;
+            let value = value.trim();
+            let quoted = value.strip_prefix('"').and_then(|it| it.strip_suffix('"'));
+            format.with_parameter(name.trim(), quoted.unwrap_or(value))
+        })
+    }
+
+    /// What a parameter of the media type, in lower case, makes of the format; what is done anyway changes nothing.
+    fn with_parameter(self, name: &str, value: &str) -> Option<Self> {
+        match (self, name, value) {
+            (Self::Binary2 | Self::TableData, "serialization", "binary2") => Some(Self::Binary2),
+            (Self::Binary2 | Self::TableData, "serialization", "tabledata") => {
+                Some(Self::TableData)
+            }
+            (Self::Csv | Self::Tsv, "header", "present") => Some(self),
+            (_, "charset", "utf-8" | "utf8") => Some(self),
+            _ => None,
+        }
     }
 
     /// Its media type.
@@ -228,6 +238,46 @@ mod tests {
         assert_eq!(Format::named("fits"), None);
         for (name, format) in NAMES {
             assert_eq!(Format::named(name), Some(format));
+        }
+    }
+
+    /// Media types with a charset, or with quotes, were not known, the service's own among them.
+    #[test]
+    fn media_types_may_have_parameters() {
+        use Format::*;
+        for format in [Binary2, TableData, Csv, Tsv, Json] {
+            assert_eq!(Format::named(format.media_type()), Some(format));
+        }
+        for (name, format) in [
+            (
+                "application/x-votable+xml; serialization=\"TABLEDATA\"",
+                TableData,
+            ),
+            (
+                "application/x-votable+xml ; Serialization = \"binary2\" ;charset=UTF-8",
+                Binary2,
+            ),
+            ("text/xml;charset=\"utf-8\"", Binary2),
+            ("text/csv; charset=utf-8", Csv),
+            ("text/csv;charset=UTF-8;header=PRESENT;", Csv),
+            ("text/tab-separated-values;header=\"present\"", Tsv),
+            ("application/json; charset=utf-8", Json),
+        ] {
+            assert_eq!(Format::named(name), Some(format), "{name}");
+        }
+        // What is not done is not said to be.
+        for name in [
+            "",
+            ";",
+            "text/csv;header=absent",
+            "text/csv;charset=latin1",
+            "text/csv;header",
+            "text/csv;charset=\"utf-8",
+            "text/csv;serialization=tabledata",
+            "application/x-votable+xml;serialization=binary",
+            "application/json;header=present",
+        ] {
+            assert_eq!(Format::named(name), None, "{name}");
         }
     }
 }

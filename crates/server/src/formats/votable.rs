@@ -204,8 +204,30 @@ fn cell(
             }
         }
         _ => {
+            let begin = out.len();
             let _ = write!(out, "{}", formatter.value(row));
+            // Of all numbers infinities alone have the letter; truths do not.
+            if out[begin..].contains(&b'i') {
+                spell_infinities(begin, out);
+            }
         }
+    }
+}
+
+/// Writes the infinities among the numbers from a byte on as VOTable has them, `+Inf` and `-Inf` (VOTable 1.4, section 6), where
+/// they are `inf` and `-inf`.
+fn spell_infinities(begin: usize, out: &mut Vec<u8>) {
+    let numbers = String::from_utf8_lossy(&out[begin..]).into_owned();
+    out.truncate(begin);
+    for (at, number) in numbers.split(' ').enumerate() {
+        let space = if at == 0 { "" } else { " " };
+        let spelled = match number {
+            "inf" => "+Inf",
+            "-inf" => "-Inf",
+            other => other,
+        };
+        // A Vec takes whatever is written.
+        let _ = write!(out, "{space}{spelled}");
     }
 }
 
@@ -213,8 +235,10 @@ fn cell(
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{BinaryArray, BooleanArray, Float64Array, StringArray, UInt64Array};
-    use arrow::datatypes::{DataType, Field, Schema};
+    use arrow::array::{
+        BinaryArray, BooleanArray, FixedSizeListArray, Float32Array, StringArray, UInt64Array,
+    };
+    use arrow::datatypes::{DataType, Field, Float32Type, Schema};
 
     use super::*;
 
@@ -249,6 +273,49 @@ mod tests {
         let known = "<TR><TD>18446744073709551615</TD><TD>1e-300</TD><TD>a&lt;b &amp; &quot;c&quot;\u{fffd}</TD><TD>true</TD>\
                      <TD>0 255</TD></TR>\n<TR><TD>0</TD><TD></TD><TD></TD><TD></TD><TD></TD></TR>\n";
         assert_eq!(String::from_utf8(out).unwrap(), known);
+    }
+
+    /// They were written as `inf` and `-inf`, which STILTS read as blanks.
+    #[test]
+    fn infinities_are_spelled_as_in_the_standard() {
+        let singles = Float32Array::from(vec![f32::INFINITY, f32::NEG_INFINITY, 1.5]);
+        let doubles = Float64Array::from(vec![f64::NEG_INFINITY, f64::NAN, f64::INFINITY]);
+        let points = FixedSizeListArray::from_iter_primitive::<Float64Type, _, _>(
+            [
+                Some([Some(f64::INFINITY), Some(-2.5)]),
+                Some([None, Some(f64::NEG_INFINITY)]),
+                None,
+            ],
+            2,
+        );
+        let lists = ListArray::from_iter_primitive::<Float32Type, _, _>([
+            Some(vec![Some(f32::NEG_INFINITY), Some(f32::INFINITY), None]),
+            Some(vec![]),
+            Some(vec![Some(f32::INFINITY)]),
+        ]);
+        let truths = BooleanArray::from(vec![true, false, true]);
+        let texts = StringArray::from(vec!["inf", "-inf", "in"]);
+        let arrays: [(&str, ArrayRef); 6] = [
+            ("singles", Arc::new(singles)),
+            ("doubles", Arc::new(doubles)),
+            ("points", Arc::new(points)),
+            ("lists", Arc::new(lists)),
+            ("truths", Arc::new(truths)),
+            ("texts", Arc::new(texts)),
+        ];
+        let batch = RecordBatch::try_from_iter(arrays).unwrap();
+        let columns: Vec<TableColumn> = (batch.schema().fields().iter())
+            .map(|field| TableColumn::new(field, Role::Other))
+            .collect();
+        let mut out = Vec::new();
+        rows(&columns, &batch, &mut out).unwrap();
+        let row = |cells: [&str; 6]| format!("<TR><TD>{}</TD></TR>\n", cells.join("</TD><TD>"));
+        let known = [
+            ["+Inf", "-Inf", "+Inf -2.5", "-Inf +Inf NaN", "true", "inf"],
+            ["-Inf", "NaN", "NaN -Inf", "", "false", "-inf"],
+            ["1.5", "+Inf", "", "+Inf", "true", "in"],
+        ];
+        assert_eq!(String::from_utf8(out).unwrap(), known.map(row).concat());
     }
 
     #[test]

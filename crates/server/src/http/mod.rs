@@ -97,7 +97,7 @@ fn router(state: Arc<HttpState>, names: Arc<AllowedHosts>) -> Router {
         .allow_origin(Any)
         .allow_methods([Method::GET, Method::HEAD, Method::POST])
         .allow_headers(Any)
-        .expose_headers([header::ETAG, header::CONTENT_LENGTH]);
+        .expose_headers([header::ETAG, header::CONTENT_LENGTH, streaming::OVERFLOW]);
     let compression = CompressionLayer::new().compress_when(SizeAbove::new(WORTH_COMPRESSING));
     Router::new()
         .route("/", get(pages::overview))

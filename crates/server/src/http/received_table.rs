@@ -190,7 +190,7 @@ impl ReceivedTable {
         let written = written.map_err(|error| error.problem(upload, ROOM_ON_DISK))?;
         if written.bytes == 0 {
             return Err(Problem::bad(format!(
-                "{} is empty: send its rows, as with curl --data-binary @positions.csv",
+                "{} is empty: send its rows",
                 upload.name
             )));
         }

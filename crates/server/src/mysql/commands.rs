@@ -51,7 +51,10 @@ impl Client {
             | Command::Submit(_)
             | Command::Table(_) => {}
             Command::Prepare(command) => self.change_prepared(command, watch).await?,
-            Command::User(statement) => self.change_users(statement).await?,
+            Command::User(statement) => {
+                self.change_users(statement, &watch.statement.text())
+                    .await?
+            }
             Command::View(statement) => self.change_views(statement).await?,
         }
         let connection = Arc::make_mut(&mut self.connection);
@@ -121,6 +124,7 @@ impl Client {
             time_limit: variables
                 .milliseconds_of_a_statement()
                 .map(Duration::from_millis),
+            limits: variables.statement_limits(),
             as_of: variables.as_of(),
             dialect: Dialect::MySql,
             statement: statement.map_err(ClientError::from)?,

@@ -11,7 +11,7 @@ use sql::ErrorCode;
 use sql::mysql::{ColumnAssignment, ColumnChange, TablePartition, TargetTable};
 
 use super::connection::Client;
-use super::own_updates::{Update, stored, unqualified};
+use super::own_updates::{Update, row_condition, stored};
 use super::watch::{Interruption, Watch};
 use crate::ClientError;
 use crate::own_tables::{
@@ -24,6 +24,8 @@ use crate::own_tables::{
 pub(super) enum TableChange {
     /// Rows get other values.
     Update {
+        /// The statement, for what is said of mistakes.
+        statement: String,
         alias: Option<String>,
         assigned: Vec<ColumnAssignment>,
         condition: Option<String>,
@@ -32,6 +34,8 @@ pub(super) enum TableChange {
     },
     /// Rows go.
     Delete {
+        /// The statement, for what is said of mistakes.
+        statement: String,
         alias: Option<String>,
         condition: Option<String>,
     },
@@ -133,6 +137,13 @@ impl TableRewrite {
             rows,
             bytes,
         } = self.state().await?;
+        if let TableChange::Update { statement, .. } | TableChange::Delete { statement, .. } =
+            &self.change
+        {
+            let from = self.table.quoted();
+            let checking = self.template.check_expressions(statement, &from, &spec);
+            Box::pin(checking).await?;
+        }
         let layout = self.template.layout_anew(&self.table, &spec).await?;
         let new = self.change.new_table(&spec, &self.table)?;
         let layout = match &self.change {
@@ -235,8 +246,9 @@ impl TableChange {
             Self::Delete {
                 alias,
                 condition: Some(condition),
+                ..
             } => {
-                let condition = unqualified(condition, spec, alias.as_deref())?;
+                let condition = row_condition(condition, spec, alias.as_deref())?;
                 let alias = quoted(alias.as_deref().unwrap_or(&spec.name));
                 let mark = quoted(&unused("#matched", spec));
                 Ok(same(

@@ -16,10 +16,11 @@ use crate::ClientError;
 use crate::own_tables::{Change, Filling, OwnTable, RowSource, declared_column};
 
 impl Client {
-    /// Executes a statement that changes a table. Returns the number of rows.
+    /// Executes a statement of a text that changes a table. Returns the number of rows.
     pub(super) async fn change_table(
         &mut self,
         command: TableCommand,
+        text: &str,
         watch: &Watch<'_>,
     ) -> Result<u64, Interruption> {
         let warning = match named_before(&command) {
@@ -27,7 +28,7 @@ impl Client {
             None => None,
         };
         let named = named_after(&command).cloned();
-        let rows = self.do_change_table(command, watch).await?;
+        let rows = self.do_change_table(command, text, watch).await?;
         let warning = match named {
             Some(target) => self.own(target)?.expiry_warning().await,
             None => warning,
@@ -39,6 +40,7 @@ impl Client {
     async fn do_change_table(
         &mut self,
         command: TableCommand,
+        text: &str,
         watch: &Watch<'_>,
     ) -> Result<u64, Interruption> {
         let changing = match command {
@@ -68,6 +70,7 @@ impl Client {
                 if_not_exists,
                 partition,
                 columns,
+                query,
             } => {
                 let table = self.own(table)?;
                 if is_made(&table, if_not_exists).await? {
@@ -75,11 +78,8 @@ impl Client {
                 }
                 let declared = columns.iter().map(declared_column);
                 let declared: Vec<Column> = declared.collect::<Result<_, _>>()?;
-                self.filling(
-                    table,
-                    RowSource::NONE,
-                    Filling::Declared(declared, partition),
-                )
+                let rows = query.map_or(RowSource::NONE, RowSource::Query);
+                self.filling(table, rows, Filling::Declared(declared, partition))
             }
             TableCommand::Like {
                 table,
@@ -105,6 +105,7 @@ impl Client {
                 condition,
             } => {
                 let change = TableChange::Update {
+                    statement: text.to_owned(),
                     alias,
                     assigned,
                     condition,
@@ -117,7 +118,11 @@ impl Client {
                 alias,
                 condition,
             } => {
-                let change = TableChange::Delete { alias, condition };
+                let change = TableChange::Delete {
+                    statement: text.to_owned(),
+                    alias,
+                    condition,
+                };
                 return self.rewrite(table, change, watch).await;
             }
             TableCommand::Truncate(table) => {

@@ -5,7 +5,7 @@
 //! expression is evaluated once. Assignments that mention nothing of each other share a step.
 
 use catalog::{Column, TableSpec, fold_name};
-use sql::mysql::{ColumnAssignment, may_mention, without_database};
+use sql::mysql::{ColumnAssignment, may_mention, with_position, without_database};
 
 use super::own_changes::{no_column, unused};
 use crate::ClientError;
@@ -116,7 +116,7 @@ impl Update<'_> {
     /// The table before the first step.
     fn begin(&self, marks: &Marks, alias: &str) -> Result<String, ClientError> {
         let condition = match self.condition {
-            Some(condition) => unqualified(condition, self.spec, self.alias)?,
+            Some(condition) => row_condition(condition, self.spec, self.alias)?,
             None => "1 = 1".to_owned(),
         };
         let mut selected: Vec<String> = self.names().collect();
@@ -163,7 +163,7 @@ pub(super) fn stored(expression: &str, row: &str, column: &Column) -> String {
 }
 
 /// An expression in which the columns of the table are not named with its database, as the steps have none.
-pub(super) fn unqualified(
+fn unqualified(
     expression: &str,
     spec: &TableSpec,
     alias: Option<&str>,
@@ -175,9 +175,25 @@ pub(super) fn unqualified(
     }
 }
 
+/// The condition of a WHERE over a row of the table, regions included.
+pub(super) fn row_condition(
+    condition: &str,
+    spec: &TableSpec,
+    alias: Option<&str>,
+) -> Result<String, ClientError> {
+    let condition = unqualified(condition, spec, alias)?;
+    let Some(position) = &spec.position else {
+        return Ok(condition);
+    };
+    let table = quoted(alias.unwrap_or(&spec.name));
+    let [ra, dec] =
+        [&position.ra, &position.dec].map(|column| format!("{table}.{}", quoted(column)));
+    Ok(with_position(&condition, &ra, &dec)?)
+}
+
 #[cfg(test)]
 mod tests {
-    use catalog::TableKind;
+    use catalog::{Position, TableKind};
     use sql::ErrorCode;
 
     use super::*;
@@ -229,6 +245,27 @@ mod tests {
         let twice = steps(&[("a", "1"), ("a", "2"), ("b", "DEFAULT")]).unwrap();
         assert_eq!(twice, [vec!["a=1"], vec!["a=2", "b=NULL"]]);
         assert_eq!(steps(&[("x", "1")]), Err(ErrorCode::NO_COLUMN));
+    }
+
+    #[test]
+    fn a_region_is_a_condition_on_the_position_of_the_table() {
+        let mut spec = spec();
+        let condition = "b > ann.t.a AND qserv_areaspec_circle(1, 2, 3)";
+        let written =
+            |spec: &TableSpec, alias: Option<&str>| row_condition(condition, spec, alias).unwrap();
+        assert_eq!(
+            written(&spec, None),
+            "b > t.a AND qserv_areaspec_circle(1, 2, 3)"
+        );
+        spec.position = Some(Position {
+            ra: "a".to_owned(),
+            dec: "b".to_owned(),
+        });
+        assert_eq!(
+            written(&spec, None),
+            "b > t.a AND (scisql_s2ptincircle(`t`.`a`, `t`.`b`, 1, 2, 3) = 1)"
+        );
+        assert!(written(&spec, Some("x")).contains("(`x`.`a`, `x`.`b`, 1"));
     }
 
     #[test]

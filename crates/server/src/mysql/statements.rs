@@ -192,7 +192,7 @@ impl Client {
             Some(Command::Table(command)) => {
                 let _taken = self.shared.usage.query()?;
                 Arc::make_mut(&mut self.connection).warnings.clear();
-                let rows = self.change_table(command, watch).await?;
+                let rows = self.change_table(command, &text, watch).await?;
                 return Ok(StatementResult::Changed(rows));
             }
             Some(Command::SelectInto { query, variables }) => {

@@ -24,10 +24,11 @@ use crate::{ClientError, native_password};
 const ALL_HOSTS: &str = "%";
 
 impl Client {
-    /// Executes a statement about users: all of it, or nothing.
+    /// Executes a statement about users, which has this text: all of it, or nothing.
     pub(super) async fn change_users(
         &mut self,
         statement: UserStatement,
+        text: &str,
     ) -> Result<(), ClientError> {
         let Some(me) = self.shared.user.clone() else {
             let sentence = "there are no users yet, and everybody may read everything: the first one is added on the command line of the server's machine, with `meridian user add NAME --admin`; see docs/users.md";
@@ -35,7 +36,7 @@ impl Client {
         };
         let statement = self.with_database(statement)?;
         check_rights(&me, &statement)?;
-        self.check_names(&statement).await?;
+        self.check_names(&statement, text).await?;
         let shared = Arc::clone(&self.shared);
         let left = tables_left_by(&shared, &statement).await?;
         // To hash a password takes a processor for some time.
@@ -88,7 +89,11 @@ impl Client {
     }
 
     /// Sees that the names of what is made are free, and that what is granted or released is there.
-    async fn check_names(&mut self, statement: &UserStatement) -> Result<(), ClientError> {
+    async fn check_names(
+        &mut self,
+        statement: &UserStatement,
+        text: &str,
+    ) -> Result<(), ClientError> {
         match statement {
             UserStatement::Create { users, .. } => {
                 for (name, _) in users {
@@ -134,10 +139,11 @@ impl Client {
             } => {
                 let archive = Arc::clone(self.shared.sessions.archive());
                 let (database, table) = (database.clone(), table.clone());
-                let condition = condition.clone();
+                let (condition, text) = (condition.clone(), text.to_owned());
                 let checking = async move {
                     let checked = engine::check_release(&archive, &database, &table, &condition);
-                    Ok(Box::pin(checked).await?)
+                    let checked = Box::pin(checked).await;
+                    checked.map_err(|error| in_statement(error, &text, &condition))
                 };
                 let mut checked = self.shared.query_runtime.compute(checking);
                 checked.recv_one().await?;
@@ -261,6 +267,17 @@ impl Client {
             "there is no table {database}.{table}; SHOW TABLES FROM {database} lists those that there are"
         );
         Err(ClientError::new(ErrorCode::NO_TABLE, sentence))
+    }
+}
+
+/// The error of a condition that is the end of a statement, with its place in that.
+fn in_statement(error: EngineError, text: &str, condition: &str) -> ClientError {
+    let typed = text.trim_end().trim_end_matches(';').trim_end();
+    match (error, typed.strip_suffix(condition)) {
+        (EngineError::Sql(error), Some(before)) => {
+            error.moved(text, |byte| Some(before.len() + byte)).into()
+        }
+        (error, _) => error.into(),
     }
 }
 

@@ -31,7 +31,15 @@ impl Change {
     async fn make(&self) -> Result<u64, ClientError> {
         let directory = tempfile::tempdir().map_err(of_file)?;
         let path = directory.path().join(ROWS);
+        let mut filling = self.filling.clone();
         let layouts = match (&self.filling, &self.rows) {
+            (Filling::Declared(columns, partition), RowSource::Query(query)) => {
+                let partition = partition.as_ref();
+                let (columns, layouts) =
+                    Box::pin(self.write_with_columns(query, &path, columns, partition)).await?;
+                filling = Filling::Declared(columns, None);
+                layouts
+            }
             (Filling::Declared(columns, partition), _) => {
                 self.check_defaults(columns).await?;
                 write_no_rows(&path, columns)?;
@@ -52,7 +60,7 @@ impl Change {
         self.table.check_still_own().await?;
         let last = layouts.len().saturating_sub(1);
         for (at, layout) in layouts.into_iter().enumerate() {
-            let filling = self.filling.clone();
+            let filling = filling.clone();
             match self.load(directory.path(), filling, layout).await {
                 // The rows cannot be spread so: nothing has said that they can.
                 Err(IngestError::TooManyRejected { .. } | IngestError::AllRejected { .. })

@@ -96,7 +96,7 @@ impl Change {
     }
 
     /// What a column stores of its default: one value.
-    async fn default_value(&self, column: &Column) -> Result<ArrayRef, ClientError> {
+    pub(super) async fn default_value(&self, column: &Column) -> Result<ArrayRef, ClientError> {
         let default = default_of(column)?;
         let computed = match &default {
             InsertedValue::Expression(text) => self.computed(&[text]).await?,
@@ -129,19 +129,33 @@ impl Change {
     async fn computed(&self, expressions: &[&str]) -> Result<Vec<ArrayRef>, ClientError> {
         let mut computed = Vec::with_capacity(expressions.len());
         for some in expressions.chunks(EXPRESSIONS) {
-            // The end of a query ends what it belongs to: the statement goes on.
-            let row = Interrupt::new().scope(self.one_row(some)).await?;
-            computed.extend(row);
+            computed.extend(self.computed_of(some, "").await?);
         }
         Ok(computed)
     }
 
-    async fn one_row(&self, expressions: &[&str]) -> Result<Vec<ArrayRef>, ClientError> {
+    /// The same of a few expressions, which may name columns of the row that a FROM has.
+    pub(super) async fn computed_of(
+        &self,
+        expressions: &[&str],
+        from: &str,
+    ) -> Result<Vec<ArrayRef>, ClientError> {
+        // The end of a query ends what it belongs to: the statement goes on.
+        Interrupt::new()
+            .scope(self.one_row(expressions, from))
+            .await
+    }
+
+    async fn one_row(
+        &self,
+        expressions: &[&str],
+        from: &str,
+    ) -> Result<Vec<ArrayRef>, ClientError> {
         let selected = expressions.iter().enumerate();
         let selected: Vec<String> = selected
             .map(|(at, text)| format!("({text}) AS `#{at}`"))
             .collect();
-        let query = format!("SELECT {}", selected.join(", "));
+        let query = format!("SELECT {}{from}", selected.join(", "));
         let mut result = self.start(&query).await?;
         let mut row = Vec::new();
         while let Some(batch) = result.batches.next().await {
@@ -151,7 +165,7 @@ impl Change {
                 row.extend(columns.map(|column| column.slice(0, 1)));
             }
         }
-        // A SELECT without FROM has one row.
+        // Either way there is one row.
         row.resize_with(expressions.len(), || new_null_array(&DataType::Null, 1));
         Ok(row)
     }
@@ -178,20 +192,21 @@ impl Change {
         if let Some(at) = rows.iter().position(|row| row.len() != insertion.width) {
             return Err(self.wrong_width(rows[at].len(), insertion.width, Some(at + 1)));
         }
-        let expressions: Vec<&str> = { rows.iter().flatten() }
-            .filter_map(|value| match value {
-                InsertedValue::Expression(text) => Some(text.as_str()),
-                _ => None,
-            })
+        let of_columns = self.values_of_columns(rows, insertion).await?;
+        let plain = { rows.iter().enumerate() }.filter(|(at, _)| !of_columns.contains_key(at));
+        let expressions: Vec<&str> = { plain.flat_map(|(_, row)| row) }
+            .filter_map(expression)
             .collect();
         let computed = self.computed(&expressions).await?;
         // Of each row and value, in their order.
         let mut computed = computed.iter();
-        let given: Vec<Vec<GivenValue<'_>>> = { rows.iter() }
-            .map(|row| {
-                row.iter()
-                    .map(|value| given(value, &mut computed))
-                    .collect()
+        let given: Vec<Vec<GivenValue<'_>>> = { rows.iter().enumerate() }
+            .map(|(at, row)| match of_columns.get(&at) {
+                Some(values) => {
+                    let mut values = values.iter();
+                    row.iter().map(|it| given(it, &mut values)).collect()
+                }
+                None => row.iter().map(|it| given(it, &mut computed)).collect(),
             })
             .collect();
         let stored = insertion.columns.iter().enumerate().map(|(at, column)| {
@@ -335,6 +350,12 @@ impl Insertion {
         RowFile::create(path, columns.chain(beside.iter().cloned()))
     }
 
+    /// The column that gets the value at a place.
+    pub(super) fn column_at(&self, place: usize) -> Option<&StoredColumn> {
+        let at = self.given.iter().position(|given| *given == Some(place))?;
+        self.columns.get(at)
+    }
+
     /// What the columns store.
     pub(super) fn columns(&self) -> &[StoredColumn] {
         &self.columns
@@ -452,8 +473,16 @@ impl TextFile {
     }
 }
 
+/// The text of a value that is an expression.
+pub(super) fn expression(value: &InsertedValue) -> Option<&str> {
+    match value {
+        InsertedValue::Expression(text) => Some(text),
+        _ => None,
+    }
+}
+
 /// A value as it is stored; the values of expressions are taken one after another.
-fn given<'a>(
+pub(super) fn given<'a>(
     value: &'a InsertedValue,
     computed: &mut impl Iterator<Item = &'a ArrayRef>,
 ) -> GivenValue<'a> {

@@ -47,7 +47,7 @@ pub(crate) enum Layout {
 }
 
 /// The names of the columns of right ascension and declination.
-type PositionNames = (String, String);
+pub(super) type PositionNames = (String, String);
 
 /// A column of rows that a table is made of.
 struct RowColumn<'a> {
@@ -132,6 +132,15 @@ impl Layout {
             }),
         };
         layout.unwrap_or_else(|| Self::whole(names))
+    }
+
+    /// The columns by whose positions rows are placed, if they are.
+    pub(super) fn placing_position(&self) -> Option<&PositionNames> {
+        match self {
+            Self::Whole { .. } => None,
+            Self::Director { position, .. } => Some(position),
+            Self::Child { position, .. } => position.as_ref(),
+        }
     }
 
     /// Says it in the request of a load.

@@ -5,12 +5,15 @@
 //! `meridian load` does, so that readers see all of them or none. Where the rows go, `layout` decides.
 
 mod assignments;
+mod change_check;
 mod columns;
+mod columns_of_rows;
 mod expiry;
 mod filling;
 mod groups;
 mod insertion;
 mod layout;
+mod made_with_columns;
 mod rows;
 mod submitted;
 mod text_rows;
@@ -218,10 +221,8 @@ impl OwnTable {
     }
 
     pub(crate) fn exists(&self) -> ClientError {
-        let sentence = format!(
-            "there is a table {} already: DROP TABLE removes it",
-            self.shown()
-        );
+        let table = self.shown();
+        let sentence = format!("there is a table {table} already: DROP TABLE removes it");
         ClientError::new(ErrorCode::TABLE_EXISTS, sentence)
     }
 
@@ -275,7 +276,7 @@ impl OwnTable {
 pub(crate) enum Filling {
     /// It is made, and spread as this says.
     New(Option<TablePartition>),
-    /// It is made with these columns.
+    /// It is made with these columns, and with more if its rows are those of a query that has others.
     Declared(Vec<Column>, Option<TablePartition>),
     /// It gets these in the place of those that it has, of which they were made.
     Instead {

@@ -10,11 +10,12 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use catalog::Column;
-use engine::{NO_DATABASE, QueryResult, Session, StoredRows};
+use engine::{EngineError, NO_DATABASE, QueryResult, Session, StoredRows};
 use futures::StreamExt;
 use result_formats::{ResultFormat, ResultWriter};
 use sql::{Connection, ErrorCode, RowFault};
 
+use super::change_check::of_own_query;
 use super::{Change, Filling, RowSource, WrittenRows, of_file, stored_column};
 use crate::ClientError;
 
@@ -115,6 +116,10 @@ fn no_row(row: u64, code: ErrorCode, why: &str) -> ClientError {
 impl Change {
     /// Starts a query of the statement, all of whose rows are wanted.
     pub(super) async fn start(&self, query: &str) -> Result<QueryResult, ClientError> {
+        Ok(self.try_start(query).await?)
+    }
+
+    async fn try_start(&self, query: &str) -> Result<QueryResult, EngineError> {
         let database = self.connection.database.as_deref();
         let session: Arc<Session> = match (&self.rows, self.names_files) {
             (_, true) => self.sessions.reading_files(NO_DATABASE).await?,
@@ -133,11 +138,12 @@ impl Change {
         let mut parsed = session.parse_one_for(query, &connection).await?;
         // Plans that are kept have parameters in the places of numbers, and these the digits of doubles.
         parsed.of_connection = true;
-        Ok(session.run(query, parsed).await?)
+        session.run(query, parsed).await
     }
 
-    /// Writes the rows of a query to a file as they are, under the names of these columns or its own. Returns the columns, with what
-    /// is said of them. With marks, the last two columns say of each row whether it matches and whether it changes.
+    /// Writes the rows of a query to a file as they are, under its own names or those of these columns, for which the server has written
+    /// the query itself. Returns the columns, with what is said of them. With marks, the last two columns say of each row whether it matches
+    /// and whether it changes.
     pub(super) async fn write(
         &self,
         query: &str,
@@ -145,7 +151,11 @@ impl Change {
         columns: Option<&[Column]>,
         has_marks: bool,
     ) -> Result<(Vec<Field>, WrittenRows), ClientError> {
-        let mut result = self.start(query).await?;
+        let told = |error| match columns {
+            Some(_) => of_own_query(error),
+            None => ClientError::from(error),
+        };
+        let mut result = self.try_start(query).await.map_err(told)?;
         let marks = if has_marks { 2 } else { 0 };
         let width = result.schema.fields().len().saturating_sub(marks);
         let fields = &result.schema.fields()[..width];
@@ -159,7 +169,7 @@ impl Change {
         let mut file = RowFile::create(path, named)?;
         let mut written = WrittenRows::default();
         while let Some(batch) = result.batches.next().await {
-            let batch = batch?;
+            let batch = batch.map_err(told)?;
             if has_marks {
                 written.matched += ones(&batch, width)?;
                 written.changed += ones(&batch, width + 1)?;

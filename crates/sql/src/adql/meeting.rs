@@ -5,6 +5,8 @@
 //! | times of different types; times beside dates or texts | times with microseconds, as tables have them |
 //! | a truth, and the numbers 0 and 1 or the texts 'true' and 'false', written out | truths |
 //! | a truth, and other numbers | numbers: a truth is 1 or 0 |
+//! | a text, and a number | not at all, unless the text is written out, as in `id = '3'`: it would fail at the first text that is no number |
+//! | a time, and a number | not at all: a number is no time |
 //!
 //! The engine's times have nanoseconds, in 64 bits. It makes them of microseconds wherever times of two types meet, which is an error
 //! for every time before 1677 or after 2262.
@@ -13,10 +15,11 @@
 //! |---|---|
 //! | times of different types; times beside dates | times with microseconds |
 //! | times or dates beside texts | texts, a time as `2015-06-01T12:30:00` |
+//! | numbers beside texts | texts |
 //! | truths beside numbers | numbers |
 
 use arrow::datatypes::{DataType, TimeUnit};
-use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{Expr, ExprSchemable, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
@@ -39,7 +42,13 @@ impl ExprPlanner for AdqlOperators {
             | BinaryOperator::Lt
             | BinaryOperator::LtEq
             | BinaryOperator::Gt
-            | BinaryOperator::GtEq => compared_together(&[&raw.left, &raw.right], schema),
+            | BinaryOperator::GtEq => {
+                let sides = [&raw.left, &raw.right];
+                if let Some((left, right)) = never_alike(&sides, schema) {
+                    return cannot_compare(&left, &raw.op.to_string(), &right);
+                }
+                compared_together(&sides, schema)
+            }
             BinaryOperator::Minus => subtracted(&raw.left, &raw.right, schema),
             _ => None,
         };
@@ -80,6 +89,46 @@ pub(crate) fn compared_of_types(values: &[&Expr], types: &[DataType]) -> Option<
     changed.then_some(met)
 }
 
+/// The types of the first of these values and of another one with which it cannot be compared, though the engine would, value by value.
+pub(crate) fn never_alike(values: &[&Expr], schema: &DFSchema) -> Option<(DataType, DataType)> {
+    never_alike_of_types(values, &types_of(values, schema)?)
+}
+
+/// The same of values whose types are known.
+pub(crate) fn never_alike_of_types(
+    values: &[&Expr],
+    types: &[DataType],
+) -> Option<(DataType, DataType)> {
+    let (first, others) = types.split_first()?;
+    let (value, others_values) = values.split_first()?;
+    let other = { others.iter().zip(others_values) }.find(|(given, other)| {
+        let is_text = |value: &Expr, given: &DataType| {
+            is_text(Kind::of_type(given)) && !is_written_out(value)
+        };
+        let kinds = [first, *given].map(Kind::of_type);
+        match kinds.map(is_plain_number) {
+            [true, false] => is_text(other, given) || kinds[1].is_temporal(),
+            [false, true] => is_text(value, first) || kinds[0].is_temporal(),
+            _ => false,
+        }
+    });
+    other.map(|(given, _)| (first.clone(), given.clone()))
+}
+
+fn is_written_out(value: &Expr) -> bool {
+    matches!(value, Expr::Literal(..))
+}
+
+/// The error for two values that an operator does not compare, in the engine's words, which messages are made of.
+///
+/// # Errors
+/// Always.
+pub(crate) fn cannot_compare<T>(left: &DataType, operator: &str, right: &DataType) -> Result<T> {
+    plan_err!(
+        "Cannot infer common argument type for comparison operation {left} {operator} {right}"
+    )
+}
+
 /// Values one of which is a result, as values of one type; `None` if the engine finds one for them.
 pub(crate) fn results_together(values: &[&Expr], schema: &DFSchema) -> Option<Vec<Expr>> {
     let types = types_of(values, schema)?;
@@ -92,6 +141,12 @@ pub(crate) fn results_together(values: &[&Expr], schema: &DFSchema) -> Option<Ve
     Some(met.collect())
 }
 
+/// The types of a time and a number among those of results, which are never of one type: the engine would make a day of a number.
+pub(crate) fn never_one_result(types: &[DataType]) -> Option<(&DataType, &DataType)> {
+    let find = |test: fn(Kind) -> bool| types.iter().find(|given| test(Kind::of_type(given)));
+    find(Kind::is_temporal).zip(find(is_plain_number))
+}
+
 /// The types as which values of these types are given as results; `None` if the engine finds one for them.
 pub(crate) fn types_of_results(types: &[DataType]) -> Option<Vec<DataType>> {
     let kinds: Vec<Kind> = types.iter().map(Kind::of_type).collect();
@@ -100,7 +155,9 @@ pub(crate) fn types_of_results(types: &[DataType]) -> Option<Vec<DataType>> {
         let mut known = kinds.iter().filter(|kind| **kind != Kind::Null);
         known.all(|kind| test(*kind))
     };
-    let wanted = if any(Kind::is_temporal) && any(is_text) && all(is_time_or_text) {
+    let wanted = if any(Kind::is_temporal) && any(is_text) && all(is_time_or_text)
+        || any(is_plain_number) && any(is_text) && all(is_number_or_text)
+    {
         DataType::Utf8
     } else if any(is_time) && all(Kind::is_temporal) {
         moment()
@@ -149,6 +206,10 @@ fn is_plain_number(kind: Kind) -> bool {
 
 fn is_time_or_text(kind: Kind) -> bool {
     kind.is_temporal() || kind == Kind::Text
+}
+
+fn is_number_or_text(kind: Kind) -> bool {
+    is_plain_number(kind) || kind == Kind::Text
 }
 
 fn meeting_of_compared(values: &[&Expr], types: &[DataType]) -> Option<Meeting> {
@@ -280,6 +341,40 @@ mod tests {
         assert_eq!(compared(&[col("n"), lit(1_i64)]), None);
     }
 
+    /// `name = 3` failed at the first name that was no number, after rows had been given, and `t > 57000` was true of no row.
+    #[test]
+    fn a_text_of_a_row_and_a_time_are_compared_with_no_number() {
+        let alike = |values: [Expr; 2]| never_alike(&[&values[0], &values[1]], &schema()).is_none();
+        for (other, is_alike) in [
+            (lit(3_i64), false),
+            (col("n"), false),
+            (lit(3.5), false),
+            (lit("3"), true),
+            (lit(ScalarValue::Null), true),
+            (col("t"), true),
+        ] {
+            assert_eq!(alike([col("name"), other.clone()]), is_alike, "{other}");
+            assert_eq!(alike([other.clone(), col("name")]), is_alike, "{other}");
+        }
+        assert!(alike([col("n"), lit("3")]));
+        assert!(!alike([col("t"), lit(57_000_i64)]));
+        assert!(!alike([col("n"), col("day")]));
+        assert!(alike([col("day"), col("t")]));
+        let error = cannot_compare::<()>(&DataType::Utf8View, "=", &DataType::Int64);
+        let told = crate::SqlError::from_datafusion(
+            "SELECT 1 FROM t WHERE name = 3",
+            &error.unwrap_err(),
+            &[],
+            &str::to_owned,
+        );
+        assert!(
+            told.sentence().starts_with(
+                "VARCHAR and BIGINT cannot be compared with =: write the number in quotes"
+            ),
+            "{told}"
+        );
+    }
+
     #[test]
     fn results_are_of_one_type() {
         let nanoseconds = DataType::Timestamp(TimeUnit::Nanosecond, None);
@@ -304,11 +399,17 @@ mod tests {
             ),
             (vec![DataType::Date32, DataType::Date32], None),
             (vec![DataType::Boolean, DataType::Boolean], None),
-            (vec![text.clone(), DataType::Int64], None),
+            (
+                vec![text.clone(), DataType::Int64],
+                Some(vec![text.clone(), DataType::Utf8]),
+            ),
+            (vec![text.clone(), DataType::Boolean], None),
             (vec![moment(), DataType::Int64], None),
         ] {
             assert_eq!(types_of_results(&given), wanted, "{given:?}");
         }
+        assert!(never_one_result(&[DataType::Int64, DataType::Date32]).is_some());
+        assert!(never_one_result(&[DataType::Null, moment(), DataType::Utf8]).is_none());
         // Nothing is cast that is of the type already.
         let values = [col("t"), col("name")];
         let values: Vec<&Expr> = values.iter().collect();

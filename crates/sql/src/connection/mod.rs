@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 pub use character_set::{CHARACTER_SETS, CharacterSet};
 pub(crate) use session_values::substitute;
+pub use statement_limits::StatementLimits;
 pub(crate) use user_variables::user_variable;
 pub use user_variables::{MOST_BYTES, UserValue, UserVariables};
 pub use variables::{VariableValue, Variables};

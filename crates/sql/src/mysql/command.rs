@@ -1,5 +1,7 @@
 //! Statements about the connection itself: they request no rows, and the engine never sees them.
 
+use std::ops::Range;
+
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
 use super::pieces::first_word;
@@ -176,6 +178,8 @@ pub(super) struct TokenReader<'a> {
     pub(super) text: &'a str,
     pub(super) tokens: Vec<TokenWithSpan>,
     pub(super) at: usize,
+    /// The tokens of the expressions that were read.
+    pub(super) expressions: Vec<Range<usize>>,
 }
 
 impl<'a> TokenReader<'a> {
@@ -190,6 +194,7 @@ impl<'a> TokenReader<'a> {
             text,
             tokens,
             at: 0,
+            expressions: vec![],
         })
     }
 
@@ -197,7 +202,7 @@ impl<'a> TokenReader<'a> {
         self.tokens.get(self.at).map(|token| &token.token)
     }
 
-    fn is_at_end(&self) -> bool {
+    pub(super) fn is_at_end(&self) -> bool {
         self.peek().is_none()
     }
 

@@ -90,6 +90,12 @@ pub(super) fn aggregates(part: &impl Visit) -> bool {
     calls.iter().any(|name| AGGREGATES.contains(name))
 }
 
+/// The folded name of an aggregate that is called, outside of subqueries, in what is as it was typed.
+pub(super) fn aggregate_called(part: &impl Visit) -> Option<String> {
+    let mut calls = own_calls(part).into_iter();
+    calls.find(|name| is_aggregate(name))
+}
+
 /// The functions that are called, but for those of windows and in subqueries.
 fn own_calls(part: &impl Visit) -> Vec<String> {
     let mut calls = CallsOf::default();

@@ -8,6 +8,7 @@
 
 mod beginnings;
 pub(crate) mod build;
+mod change_check;
 mod command;
 mod compare_all;
 pub(crate) mod comparison;
@@ -44,6 +45,7 @@ mod view_command;
 mod whole_arguments;
 
 pub(crate) use beginnings::known_beginnings;
+pub use change_check::{ChangeCheck, with_position};
 pub use command::{AssignedValue, Assignment, Command, Scope, TableCommand, TargetTable, command};
 pub(crate) use forms::unusual_pattern;
 pub(crate) use grammar::MySqlGrammar;

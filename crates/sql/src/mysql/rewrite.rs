@@ -37,10 +37,13 @@ pub(crate) fn rewrite(sql: &str, statement: &mut Statement) -> Result<(), SqlErr
     if let Statement::Query(query) = statement {
         select::name_results(&mut query.body);
     }
-    match visit_mut(statement, &mut Rewriter { sql }) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(error) => Err(error),
+    if let ControlFlow::Break(error) = visit_mut(statement, &mut Rewriter { sql }) {
+        return Err(error);
     }
+    if let Statement::Query(query) = statement {
+        select::order_rolled_up(query);
+    }
+    Ok(())
 }
 
 struct Rewriter<'a> {
@@ -120,6 +123,10 @@ impl VisitorMut for Rewriter<'_> {
         }
         // Tables cannot change: FOR UPDATE and LOCK IN SHARE MODE request what is so anyway.
         query.locks.clear();
+        // The order of a subquery's rows matters where only some of them are taken.
+        if query.limit_clause.is_some() {
+            select::order_rolled_up(query);
+        }
         ControlFlow::Continue(())
     }
 

@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, GroupByWithModifier, Ident, LimitClause, Query, Select,
-    SelectItem, SetExpr, UnaryOperator, Value, VisitorMut,
+    BinaryOperator, Expr, GroupByExpr, GroupByWithModifier, Ident, LimitClause, OrderBy,
+    OrderByExpr, OrderByKind, OrderByOptions, Query, Select, SelectItem, SetExpr, UnaryOperator,
+    Value, VisitorMut,
 };
 
 use super::build::{call, number, take};
@@ -244,6 +245,79 @@ pub(super) fn roll_up(select: &mut Select) {
     });
 }
 
+/// Gives a query WITH ROLLUP that has no order the one in which MySQL computes it: groups ascending, NULL first, and behind the rows of a
+/// group the one of all of them. (MySQL 8.4 Reference Manual, 14.19.2, "GROUP BY Modifiers".)
+///
+/// ```text
+///   SELECT a, b, COUNT(*) FROM t GROUP BY ROLLUP (a, b) ORDER BY grouping(a), a, grouping(b), b
+/// ```
+pub(super) fn order_rolled_up(query: &mut Query) {
+    if query.order_by.is_some() {
+        return;
+    }
+    let keys = match query.body.as_mut() {
+        SetExpr::Query(inner) => return order_rolled_up(inner),
+        SetExpr::Select(select) => rolled_up_keys(select),
+        _ => None,
+    };
+    query.order_by = keys.map(|keys| OrderBy {
+        kind: OrderByKind::Expressions(keys),
+        interpolate: None,
+    });
+}
+
+/// The keys by which the rows of a SELECT are ordered that has groups of groups; `None` for another one, or where a name in its
+/// groups would mean something else in an ORDER BY.
+fn rolled_up_keys(select: &Select) -> Option<Vec<OrderByExpr>> {
+    let GroupByExpr::Expressions(groups, _) = &select.group_by else {
+        return None;
+    };
+    // The rows of a DISTINCT are ordered by what it selects alone.
+    let ([Expr::Rollup(sets)], None) = (groups.as_slice(), &select.distinct) else {
+        return None;
+    };
+    let mut keys = Vec::with_capacity(2 * sets.len());
+    for group in sets.iter().flatten() {
+        if has_subquery(group) || names_item(group, &select.projection) {
+            return None;
+        }
+        keys.push(ascending(call("grouping", vec![group.clone()])));
+        if !matches!(group, Expr::Value(_)) {
+            keys.push(ascending(group.clone()));
+        }
+    }
+    Some(keys)
+}
+
+fn ascending(expr: Expr) -> OrderByExpr {
+    OrderByExpr {
+        expr,
+        options: OrderByOptions {
+            asc: Some(true),
+            nulls_first: Some(true),
+        },
+        with_fill: None,
+    }
+}
+
+/// Whether a name without a table's before it is that of an item which is another expression than the column.
+fn names_item(group: &Expr, items: &[SelectItem]) -> bool {
+    let is_item = |name: &Ident| {
+        items.iter().any(|item| match item {
+            SelectItem::ExprWithAlias { expr, alias } => {
+                alias.value == name.value
+                    && name_of_column(expr).is_none_or(|it| it.value != name.value)
+            }
+            _ => false,
+        })
+    };
+    let found = visit_expressions(group, |part| match part {
+        Expr::Identifier(name) if is_item(name) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
+
 /// What stands in the list at the place that an expression is the number of.
 fn item_of_place(items: &[SelectItem], place: &Expr) -> Option<Expr> {
     let place: usize = place.to_string().parse().ok()?;
@@ -304,6 +378,66 @@ pub(super) fn bound_limit(query: &mut Query) {
             && digits.parse::<u64>().is_ok_and(|number| number > MOST_ROWS)
         {
             *digits = MOST_ROWS.to_string();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Dialect;
+    use crate::parse::tests::parse_in;
+
+    fn written(sql: &str) -> String {
+        let parsed = parse_in(Dialect::MySql, sql).unwrap();
+        parsed[0].statement.to_string()
+    }
+
+    /// The totals were anywhere among the rows of their groups, and elsewhere with each execution.
+    #[test]
+    fn rows_with_rollup_are_ordered_as_they_are_computed() {
+        let order = " ORDER BY grouping(a) ASC NULLS FIRST, a ASC NULLS FIRST, grouping(b + 1) ASC NULLS FIRST, b + 1 ASC NULLS FIRST";
+        let select = "SELECT a, COUNT(*) FROM t GROUP BY a, b + 1 WITH ROLLUP";
+        for sql in [select.to_owned(), format!("({select})")] {
+            let written = written(&sql);
+            assert!(written.trim_end_matches(')').ends_with(order), "{written}");
+        }
+        let limited = format!("{order} LIMIT 3");
+        for sql in [
+            format!("{select} LIMIT 3"),
+            format!("SELECT * FROM ({select} LIMIT 3) AS s"),
+            format!("SELECT 1 UNION ALL ({select} LIMIT 3)"),
+        ] {
+            let written = written(&sql);
+            assert!(written.contains(&limited), "{written}");
+        }
+    }
+
+    #[test]
+    fn other_rows_have_the_order_that_is_said() {
+        for (sql, order) in [
+            ("SELECT a FROM t GROUP BY a", None),
+            (
+                "SELECT a FROM t GROUP BY a WITH ROLLUP ORDER BY a DESC",
+                Some("a DESC"),
+            ),
+            (
+                "SELECT a FROM t GROUP BY a WITH ROLLUP ORDER BY NULL",
+                Some("NULL"),
+            ),
+            ("SELECT DISTINCT a FROM t GROUP BY a WITH ROLLUP", None),
+            (
+                "SELECT * FROM (SELECT a FROM t GROUP BY a WITH ROLLUP) AS s",
+                None,
+            ),
+            // Of which columns the names are is not known here.
+            (
+                "SELECT a + 1 AS x, COUNT(*) FROM t GROUP BY x WITH ROLLUP",
+                None,
+            ),
+        ] {
+            let written = written(sql);
+            let found = written.split_once(" ORDER BY ").map(|it| it.1);
+            assert_eq!(found, order, "{sql}");
         }
     }
 }

@@ -265,7 +265,7 @@ impl TokenReader<'_> {
         Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED))
     }
 
-    /// The columns of a CREATE TABLE, behind the parenthesis that begins them, and options without effect, up to the end or PARTITION.
+    /// The columns of a CREATE TABLE, behind the parenthesis that begins them, and options without effect, up to the end, PARTITION or a query.
     pub(super) fn declared_columns(&mut self) -> Result<Vec<DeclaredColumn>, SqlError> {
         let mut columns = Vec::new();
         loop {
@@ -279,15 +279,21 @@ impl TokenReader<'_> {
             }
         }
         // ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 and their like.
-        while let Some(token) = self.peek().filter(|token| !is_word(token, "partition")) {
+        while let Some(token) = self.peek() {
+            let is_end = ["partition", "as", "from"]
+                .iter()
+                .any(|it| is_word(token, it));
+            if is_end || self.is_query(0) {
+                break;
+            }
+            if is_word(token, "ignore") || is_word(token, "replace") {
+                let sentence = "IGNORE and REPLACE are not known here: tables of one's own have no keys, so that no row is a duplicate; leave them out";
+                return Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED));
+            }
             let is_option = matches!(
                 token,
                 Token::Word(_) | Token::Eq | Token::Number(..) | Token::Comma
             ) || matches!(token, Token::SingleQuotedString(_));
-            if self.is_query(0) {
-                let sentence = "CREATE TABLE takes columns or a query here, not both: CREATE TABLE with the columns, then INSERT INTO ... SELECT, or CREATE TABLE ... AS SELECT with CAST";
-                return Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED));
-            }
             if !is_option {
                 return Err(self.expected("the end"));
             }
@@ -476,7 +482,9 @@ impl TokenReader<'_> {
             return Err(self.expected("an expression"));
         };
         let places = Places::new(self.text);
-        Ok(self.text[places.byte(first.span.start)..places.byte(last.span.end)].to_owned())
+        let typed = &self.text[places.byte(first.span.start)..places.byte(last.span.end)];
+        self.expressions.push(start..self.at);
+        Ok(typed.to_owned())
     }
 }
 
@@ -669,6 +677,7 @@ mod tests {
                     column("e", "INT"),
                     with_default("f", "DATETIME", "NOW()"),
                 ],
+                query: None,
             }
         );
         assert_eq!(
@@ -727,7 +736,7 @@ mod tests {
             ("UPDATE t SET a = DEFAULT(a)", 1235),
             ("CREATE TABLE t (id)", 1064),
             ("CREATE TABLE t ()", 1064),
-            ("CREATE TABLE t (id INT) AS SELECT 1", 1235),
+            ("CREATE TABLE t (id INT) IGNORE AS SELECT 1", 1235),
             ("CREATE TABLE t (id INT NOT NULL DEFAULT NULL)", 1067),
             ("ALTER TABLE t ADD a INT DEFAULT NULL NOT NULL", 1067),
             ("UPDATE t SET a = 1 LIMIT 5", 1235),

@@ -9,8 +9,8 @@ use crate::{ErrorCode, RESULT_FUNCTION, SqlError};
 type Read = Result<Option<Command>, SqlError>;
 
 impl TokenReader<'_> {
-    /// `CREATE TABLE [IF NOT EXISTS] name [PARTITION BY ...] [AS] query`, with columns, or `LIKE` another; nothing else that is created is known
-    /// here.
+    /// `CREATE TABLE [IF NOT EXISTS] name [PARTITION BY ...] [AS] query`, `... name (columns) [PARTITION BY ...] [[AS] query]`, or `LIKE` another;
+    /// nothing else that is created is known here.
     pub(super) fn read_create(&mut self) -> Read {
         if self.word("user") {
             return self
@@ -56,12 +56,19 @@ impl TokenReader<'_> {
             self.at += 1;
             let columns = self.declared_columns()?;
             let partition = self.partition()?;
-            self.end()?;
+            let query = match self.word("as") || !self.is_at_end() {
+                true => Some(
+                    self.rest_of_query()
+                        .ok_or_else(|| self.expected("the end"))?,
+                ),
+                false => None,
+            };
             return Ok(Some(Command::Table(TableCommand::Declare {
                 table,
                 if_not_exists,
                 partition,
                 columns,
+                query,
             })));
         }
         let _ = self.word("as");
@@ -205,8 +212,6 @@ mod tests {
             };
             assert_eq!(read(text), Command::Table(expected));
         }
-        let with_both = command("CREATE TABLE t (a INT) AS SELECT 1 AS a").unwrap_err();
-        assert_eq!(with_both.code(), ErrorCode::NOT_SUPPORTED);
         for wrong in [
             "CREATE TABLE t LIKE",
             "CREATE TABLE t (LIKE a",
@@ -214,10 +219,54 @@ mod tests {
             "CREATE TABLE t FROM RESULT x",
             "CREATE TABLE",
             "CREATE TABLE IF EXISTS t AS SELECT 1",
+            "CREATE TABLE t (a INT) AS",
+            "CREATE TABLE t (a INT) AS 1",
+            "CREATE TABLE t (a INT) FROM RESULT 7",
         ] {
             assert!(command(wrong).is_err(), "{wrong}");
         }
         assert_eq!(command("CREATE DATABASE d").unwrap(), None);
+    }
+
+    #[test]
+    fn columns_may_stand_before_a_query() {
+        for (text, rows, is_whole) in [
+            (
+                "CREATE TABLE t (a INT) AS SELECT 1 AS b",
+                "SELECT 1 AS b",
+                false,
+            ),
+            (
+                "CREATE TABLE t (a INT) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 (SELECT 1 AS b);",
+                "(SELECT 1 AS b)",
+                false,
+            ),
+            (
+                "create table t (a int) partition by none with w as (select 1) select * from w",
+                "with w as (select 1) select * from w",
+                true,
+            ),
+        ] {
+            let Command::Table(TableCommand::Declare {
+                columns,
+                partition,
+                query,
+                ..
+            }) = read(text)
+            else {
+                panic!("{text}");
+            };
+            assert_eq!(columns.len(), 1, "{text}");
+            assert_eq!(query.as_deref(), Some(rows));
+            assert_eq!(partition.is_some(), is_whole, "{text}");
+        }
+        for text in [
+            "CREATE TABLE t (a INT) IGNORE SELECT 1 AS a",
+            "CREATE TABLE t (a INT) REPLACE AS SELECT 1 AS a",
+        ] {
+            let error = command(text).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::NOT_SUPPORTED, "{text}");
+        }
     }
 
     #[test]

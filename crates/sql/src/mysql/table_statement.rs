@@ -30,6 +30,8 @@ pub enum TableCommand {
         partition: Option<TablePartition>,
         /// Its columns.
         columns: Vec<DeclaredColumn>,
+        /// The query whose rows it gets, and more columns, if there is one.
+        query: Option<String>,
     },
     /// `CREATE TABLE ... LIKE`.
     Like {

@@ -4,6 +4,8 @@
 //!   SELECT o.*, ROUND(mag) + id FROM Object o GROUP BY ROUND(mag)
 //!   SELECT first_value(o.id) AS id, first_value(o.mag) AS mag, ROUND(mag) + first_value(id) FROM Object o GROUP BY ROUND(mag)
 //! ```
+//!
+//! Groups WITH ROLLUP are keys of an ORDER BY as well, and so written that they mean the same there.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -31,6 +33,9 @@ pub(super) fn choose_values(select: &mut Select, order: Option<&mut OrderBy>, ta
     }
     for group in typed.iter_mut() {
         take_from_list(group, &select.projection, tables);
+        if !modifiers.is_empty() {
+            write_out_columns(group, &select.projection, tables);
+        }
     }
     let typed = typed.clone();
     write_out_wildcards(&mut select.projection, tables);
@@ -76,6 +81,47 @@ fn take_from_list(group: &mut Expr, items: &[SelectItem], tables: &Tables) {
     let columns: HashSet<&Expr> = columns.collect();
     if let [only] = columns.into_iter().collect::<Vec<_>>().as_slice() {
         *group = (*only).clone();
+    }
+}
+
+/// Makes of a member of GROUP BY an expression of columns with the names of their tables, which means the same in the ORDER BY that
+/// WITH ROLLUP gets: there a name alone is the list's.
+fn write_out_columns(group: &mut Expr, items: &[SelectItem], tables: &Tables) {
+    let mut meant = meant_by_group(group, items, tables)
+        .unwrap_or(group)
+        .clone();
+    if matches!(plain(&meant), Expr::Value(_)) || has_subquery(&meant) {
+        return;
+    }
+    // It breaks off nowhere.
+    let _ = visit_mut(&mut meant, &mut WithTables(tables));
+    *group = meant;
+}
+
+/// Puts the names of tables before those of columns.
+struct WithTables<'a>(&'a Tables);
+
+impl VisitorMut for WithTables<'_> {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Identifier(name) => {
+                if let Some(value) = self.0.value(&name.value) {
+                    *expr = value;
+                }
+            }
+            Expr::CompoundIdentifier(names) => {
+                let parts: Vec<&str> = names.iter().map(|name| name.value.as_str()).collect();
+                if let Some((column, qualifiers)) = parts.split_last()
+                    && let Some(source) = self.0.meant_by(qualifiers)
+                {
+                    *expr = column_of(&source.name, &Ident::new(*column));
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
     }
 }
 
@@ -144,33 +190,22 @@ fn aliases(items: &[SelectItem]) -> HashSet<String> {
 
 /// The text of an expression in which every column has one name, without parentheses around parts.
 fn canonical(expr: &Expr, tables: &Tables) -> String {
-    struct Qualified<'a>(&'a Tables);
-    impl VisitorMut for Qualified<'_> {
+    struct Plain<'a>(WithTables<'a>);
+    impl VisitorMut for Plain<'_> {
         type Break = ();
         fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
             match expr {
-                Expr::Nested(inner) => *expr = take(inner),
-                Expr::Identifier(name) => {
-                    if let Some(value) = self.0.value(&name.value) {
-                        *expr = value;
-                    }
+                Expr::Nested(inner) => {
+                    *expr = take(inner);
+                    ControlFlow::Continue(())
                 }
-                Expr::CompoundIdentifier(names) => {
-                    let parts: Vec<&str> = names.iter().map(|name| name.value.as_str()).collect();
-                    if let Some((column, qualifiers)) = parts.split_last()
-                        && let Some(source) = self.0.meant_by(qualifiers)
-                    {
-                        *expr = column_of(&source.name, &Ident::new(*column));
-                    }
-                }
-                _ => {}
+                _ => self.0.post_visit_expr(expr),
             }
-            ControlFlow::Continue(())
         }
     }
     let mut expr = expr.clone();
     // It breaks off nowhere.
-    let _ = visit_mut(&mut expr, &mut Qualified(tables));
+    let _ = visit_mut(&mut expr, &mut Plain(WithTables(tables)));
     expr.to_string().replace('`', "")
 }
 
@@ -268,6 +303,14 @@ fn column_name(expr: &Expr) -> Option<&Ident> {
         Expr::CompoundIdentifier(names) => names.last(),
         _ => None,
     }
+}
+
+fn has_subquery(expr: &Expr) -> bool {
+    let found = visit_expressions(expr, |part| match part {
+        Expr::Subquery(_) | Expr::InSubquery { .. } | Expr::Exists { .. } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
 }
 
 fn has_window(expr: &Expr) -> bool {

@@ -150,6 +150,10 @@ fn columns_beside_groups_are_those_of_some_row() {
             "SELECT a.x, first_value(a.v) AS v, count(*) FROM a GROUP BY x",
         ),
         (
+            "SELECT v + 1 AS y, v, x, count(*) FROM a GROUP BY y, 3, v * 2, 'k' WITH ROLLUP",
+            "SELECT v + 1 AS y, first_value(v) AS v, x, count(*) FROM a GROUP BY a.v + 1, a.x, a.v * 2, 'k' WITH ROLLUP",
+        ),
+        (
             "SELECT x + v, (v + 1) * 2 FROM a GROUP BY v + 1 ORDER BY x, max(v)",
             "SELECT first_value(x) + first_value(v), (v + 1) * 2 FROM a GROUP BY v + 1 ORDER BY first_value(x), max(v)",
         ),

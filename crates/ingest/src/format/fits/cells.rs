@@ -310,7 +310,7 @@ fn elements_at(column: &FitsColumn, cell: &[u8], at: usize) -> [Option<Element>;
             return [2 * at, 2 * at + 1].map(|at| Some(Element::Double(double(at))));
         }
         Kind::Logical => truth(cell[at]).map_or(Element::Null, Element::Truth),
-        Kind::Bit => Element::Truth(cell[at / 8] & (0x80 >> (at % 8)) != 0),
+        Kind::Bit => Element::Integer(i64::from(cell[at / 8] >> (7 - at % 8) & 1)),
         Kind::Byte | Kind::Ascii => whole(i64::from(cell[at]), 8),
         Kind::Short => whole(integer::<2>(cell, 2 * at), 16),
         Kind::Int => whole(integer::<4>(cell, 4 * at), 32),

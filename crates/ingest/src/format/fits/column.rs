@@ -200,7 +200,7 @@ impl FitsColumn {
 
     /// What its numbers are a shape of, if they are one, as results in FITS have them (DALI 1.1, sections 3.3.5 to 3.3.7).
     pub fn shape(&self) -> Option<&str> {
-        let is_shape = self.kind == Kind::Double
+        let is_shape = matches!(self.kind, Kind::Float | Kind::Double)
             && match (self.described.xtype.as_str(), self.in_heap) {
                 ("point", None) => self.repeat == 2,
                 ("circle", None) => self.repeat == 3,

@@ -208,3 +208,34 @@ fn a_file_may_end_before_its_heap() {
     let told = rows.next().unwrap().unwrap_err().to_string();
     assert!(told.contains("ends behind the file's data"), "{told}");
 }
+
+/// Bits were T and F, where those of a VOTable are numbers, and floats no geometry, where doubles are.
+#[test]
+fn bits_are_numbers_and_floats_may_be_shapes() {
+    let mut cards = BEGIN.to_vec();
+    cards.retain(|card| !card.starts_with("NAXIS2") && !card.starts_with("THEAP"));
+    cards.extend([
+        "NAXIS1  =                   10",
+        "NAXIS2  =                    1",
+        "TFIELDS =                    2",
+        "TTYPE1  = 'bits    '",
+        "TFORM1  = '10X     '",
+        "TTYPE2  = 'p       '",
+        "TFORM2  = '2E      '",
+        "TXTYP2  = 'point   '",
+    ]);
+    let mut bytes = file(&cards);
+    bytes.extend([0b1011_0000, 0b0100_0000]);
+    bytes.extend([1.5_f32, -2.25].map(f32::to_be_bytes).concat());
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.fits");
+    std::fs::write(&path, bytes).unwrap();
+    let file = crate::RowFile::open(&path, crate::FileFormat::Fits).unwrap();
+    assert_eq!([0, 1].map(|at| file.shape(at)), [None, Some("point")]);
+    let rows = file.rows(&[0, 1]).unwrap().next().unwrap().unwrap();
+    let texts = [0, 1].map(|at| {
+        let column = rows.column(at);
+        arrow::util::display::array_value_to_string(column, 0).unwrap()
+    });
+    assert_eq!(texts, ["1 0 1 1 0 0 0 0 0 1", "1.5 -2.25"]);
+}

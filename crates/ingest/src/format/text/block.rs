@@ -252,10 +252,12 @@ impl BlockReader {
 
     fn endless_record(&self, quote: Option<u8>) -> IngestError {
         let line = self.line;
-        let cause = if quote.is_some() {
-            "a quote that is opened there is never closed: if the file has no quoting, give --quote none"
-        } else {
-            "it has no end of line: is it a text file?"
+        let (cause, option) = match quote {
+            Some(_) => (
+                "a quote that is opened there is never closed",
+                ": if the file has no quoting, give --quote none",
+            ),
+            None => ("it has no end of line: is it a text file?", ""),
         };
         IngestError::layout(
             &self.path,
@@ -264,5 +266,6 @@ impl BlockReader {
                 self.largest_record >> 20
             ),
         )
+        .or_option(option)
     }
 }

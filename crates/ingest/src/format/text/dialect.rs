@@ -214,10 +214,10 @@ fn separated_by_blanks(path: &Path, body: &[u8]) -> Result<bool, IngestError> {
         Blanks::Unevenly { fewest, most } => {
             let reason = format!(
                 "its rows have {fewest} to {most} fields when they are split at blanks, as in a table of columns of fixed width with \
-                 empty cells or texts of several words; its first line has {}: convert it to CSV, ECSV or VOTable, or give --delimiter",
+                 empty cells or texts of several words; its first line has {}: convert it to CSV, ECSV or VOTable",
                 prelude::words_of_first_line(body)
             );
-            Err(IngestError::layout(path, reason))
+            Err(IngestError::layout(path, reason).or_option(", or give --delimiter"))
         }
     }
 }

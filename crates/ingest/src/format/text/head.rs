@@ -34,6 +34,9 @@ pub(super) struct Head {
     pub rows_if_whole: Option<u64>,
 }
 
+/// The option that helps where a row was taken for a header, or a header for a row.
+pub(super) const NO_HEADER: &str = ", or --no-header if the line is a row";
+
 impl Head {
     pub(super) fn read(
         path: &Path,
@@ -271,9 +274,9 @@ fn check_names(path: &Path, names: &[String]) -> Result<(), IngestError> {
             let (first, second) = (first + 1, at + 1);
             let reason = format!(
                 "its first line names the column {name:?} twice, in fields {first} and {second} (names are the same \
-                 whatever their case): give one another name, or --no-header if the line is a row"
+                 whatever their case): give one another name"
             );
-            return Err(IngestError::layout(path, reason));
+            return Err(IngestError::layout(path, reason).or_option(NO_HEADER));
         }
     }
     Ok(())

@@ -17,7 +17,7 @@ use catalog::{Column, ColumnType};
 use super::super::{DecidingValue, FileColumns, NearlyIntegers, OddValues};
 use super::block::{BLOCK, Block, BlockReader};
 use super::dialect::Dialect;
-use super::head::Head;
+use super::head::{Head, NO_HEADER};
 use super::record::{Fields, RecordEnd};
 use super::{number, time};
 use crate::error::IngestError;
@@ -295,10 +295,8 @@ pub(super) fn columns(
     head: &Head,
 ) -> Result<FileColumns, IngestError> {
     if head.names.is_empty() {
-        return Err(IngestError::layout(
-            path,
-            "it is empty and there is no schema: give the columns by --schema",
-        ));
+        let option = " and there is no schema: give the columns by --schema";
+        return Err(IngestError::layout(path, "it is empty").or_option(option));
     }
     if let Some(columns) = &head.declared {
         return declared(path, columns, &head.names);
@@ -328,6 +326,7 @@ pub(super) fn columns(
             declared: None,
         });
     }
+    found.has_no_values = head.rows_if_whole == Some(0);
     Ok(found)
 }
 
@@ -368,10 +367,10 @@ fn reject_hidden_header(path: &Path, guesses: &[Guess]) -> Result<(), IngestErro
         path,
         format!(
             "its first line seems to hold column names (field {at}, {value}, is the only one of its column that is no \
-             number or time), but one of them is empty or a number: give every column a name, or --no-header if the \
-             line is a row"
+             number or time), but one of them is empty or a number: give every column a name"
         ),
-    ))
+    )
+    .or_option(NO_HEADER))
 }
 
 /// Looks at all values of a file of so many columns, by so many threads.

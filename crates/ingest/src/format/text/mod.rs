@@ -48,6 +48,8 @@ pub(crate) struct TextFile {
     bytes: u64,
     dialect: Arc<Dialect>,
     head: Head,
+    /// Why it is hardly a table, if anything says so.
+    doubt: Option<&'static str>,
     budget: DecodeBudget,
 }
 
@@ -74,6 +76,7 @@ impl TextFile {
             bytes: metadata.len(),
             dialect: Arc::new(dialect),
             head,
+            doubt: no_table::doubt(&sample.bytes),
             budget: budget.clone(),
         })
     }
@@ -129,7 +132,12 @@ impl TableFile for TextFile {
     }
 
     fn columns_found(&self) -> Result<FileColumns, IngestError> {
-        infer::columns(&self.path, self.reader()?, &self.dialect, &self.head)
+        let found = infer::columns(&self.path, self.reader()?, &self.dialect, &self.head)?;
+        Ok(FileColumns {
+            is_header_missing: !self.head.is_header,
+            doubt: self.doubt,
+            ..found
+        })
     }
 
     fn descriptions(&self) -> Vec<(String, FieldDescription)> {

@@ -17,7 +17,7 @@ const BYTES_FOR_EACH_FILL: usize = 3;
 /// Rejects a file of a client that begins with these bytes, if it is no table.
 pub(super) fn reject(path: &Path, sample: &[u8]) -> Result<(), IngestError> {
     let looked_at = &sample[..sample.len().min(LOOKED_AT)];
-    let reason = if looked_at.starts_with(b"\xff\xfe") || looked_at.starts_with(b"\xfe\xff") {
+    let reason = if is_utf16(looked_at) {
         "it is a text in UTF-16: send it in UTF-8".to_owned()
     } else if is_binary(looked_at) {
         format!("it is no text, and no other table that is known: {FORMATS_OF_CLIENTS}")
@@ -27,6 +27,26 @@ pub(super) fn reject(path: &Path, sample: &[u8]) -> Result<(), IngestError> {
         return Ok(());
     };
     Err(IngestError::layout(path, reason))
+}
+
+/// Why a file that begins with these bytes is hardly the table that somebody has named, if anything says so.
+pub(super) fn doubt(sample: &[u8]) -> Option<&'static str> {
+    let looked_at = &sample[..sample.len().min(LOOKED_AT)];
+    if looked_at.trim_ascii().is_empty() {
+        Some("there are only blank lines where its header should be")
+    } else if is_utf16(looked_at) {
+        Some("it is a text in UTF-16: convert it to UTF-8")
+    } else if is_binary(looked_at) {
+        Some("its bytes are no text, and no format that is read begins so: is it the right file?")
+    } else if is_json(looked_at) {
+        Some("it is JSON, which is not read: convert it to CSV")
+    } else {
+        None
+    }
+}
+
+fn is_utf16(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff")
 }
 
 /// Whether bytes are those of no text: by their control characters, of which a text in UTF-8 may have many, and one in another encoding few.
@@ -60,6 +80,22 @@ mod tests {
     fn told(bytes: &[u8]) -> Option<String> {
         let outcome = reject(Path::new("list"), bytes);
         outcome.err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_hardly_a_table_is_doubted() {
+        for text in [&b"id,ra\n1,2\n"[..], b"\n\nid\n1\n", b"nom\xe9,x\n"] {
+            assert_eq!(doubt(text), None, "{text:?}");
+        }
+        for (bytes, why) in [
+            (&b"\n \r\n\t\n"[..], "only blank lines"),
+            (&b"\xff\xfei\0d\0"[..], "UTF-16"),
+            (&b"\x01\x02\xfe\x00\x03id\n"[..], "no text"),
+            (&b"{\"id\": 1}\n"[..], "JSON"),
+        ] {
+            let told = doubt(bytes).unwrap();
+            assert!(told.contains(why), "{bytes:?}: {told}");
+        }
     }
 
     #[test]

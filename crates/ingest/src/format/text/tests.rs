@@ -169,13 +169,13 @@ fn rejected_rows_have_their_line_and_reason() {
         .collect();
     lines.sort();
     let expected = [
-        (3, "column \"x\": \"abc\" is not a valid FLOAT64"),
+        (3, "column \"x\": \"abc\" is not a valid DOUBLE"),
         (4, "1 fields where 2 are expected"),
         (
             5,
-            "column \"id\": \"99999999999999999999\" is out of range for INT64",
+            "column \"id\": \"99999999999999999999\" is out of range for BIGINT",
         ),
-        (7, "column \"x\": \"1e999\" is out of range for FLOAT64"),
+        (7, "column \"x\": \"1e999\" is out of range for DOUBLE"),
         (8, "3 fields where 2 are expected"),
     ];
     assert_eq!(

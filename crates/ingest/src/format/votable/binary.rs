@@ -256,20 +256,19 @@ impl BinaryRows {
                 });
             }
             Datatype::Float | Datatype::FloatComplex => {
-                return Ok(Element::Float(f32::from_be_bytes(self.array()?)));
+                let number = f32::from_be_bytes(self.array()?);
+                return Ok(field.unless_null(Element::Float(number)));
             }
             Datatype::Double | Datatype::DoubleComplex => {
-                return Ok(Element::Double(f64::from_be_bytes(self.array()?)));
+                let number = f64::from_be_bytes(self.array()?);
+                return Ok(field.unless_null(Element::Double(number)));
             }
             Datatype::UnsignedByte => i64::from(self.array::<1>()?[0]),
             Datatype::Short => i64::from(i16::from_be_bytes(self.array()?)),
             Datatype::Int => i64::from(i32::from_be_bytes(self.array()?)),
             _ => i64::from_be_bytes(self.array()?),
         };
-        Ok(match field.null == Some(integer) {
-            true => Element::Null,
-            false => Element::Integer(integer),
-        })
+        Ok(field.unless_null(Element::Integer(integer)))
     }
 }
 

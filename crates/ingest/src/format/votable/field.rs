@@ -68,6 +68,16 @@ impl Datatype {
         }
     }
 
+    /// Whether elements are numbers of one part.
+    fn is_number(self) -> bool {
+        match self {
+            Self::UnsignedByte | Self::Short | Self::Int | Self::Long => true,
+            Self::Float | Self::Double => true,
+            Self::Boolean | Self::Bit | Self::Char | Self::UnicodeChar => false,
+            Self::FloatComplex | Self::DoubleComplex => false,
+        }
+    }
+
     fn is_complex(self) -> bool {
         matches!(self, Self::FloatComplex | Self::DoubleComplex)
     }
@@ -109,7 +119,7 @@ pub(super) struct Field {
     /// Whether its texts are times.
     pub is_time: bool,
     /// The number that stands for none.
-    pub null: Option<i64>,
+    pub null: Option<Element>,
 }
 
 impl Field {
@@ -125,7 +135,7 @@ impl Field {
 
     /// What its numbers are a shape of, if they are one (DALI 1.1, sections 3.3.5 to 3.3.7).
     pub fn shape(&self) -> Option<&str> {
-        let is_shape = self.datatype == Datatype::Double
+        let is_shape = matches!(self.datatype, Datatype::Float | Datatype::Double)
             && match self.described.xtype.as_str() {
                 "point" => self.size == ArraySize::Fixed(2),
                 "circle" => self.size == ArraySize::Fixed(3),
@@ -133,6 +143,40 @@ impl Field {
                 _ => false,
             };
         is_shape.then_some(self.described.xtype.as_str())
+    }
+
+    /// The value of an element whose text is this one; `None` if it has no such value.
+    pub fn read(&self, text: &str) -> Option<Element> {
+        let element = match self.datatype {
+            Datatype::Boolean | Datatype::Bit => match text {
+                "T" | "t" | "1" | "true" | "True" | "TRUE" => Element::Truth(true),
+                "F" | "f" | "0" | "false" | "False" | "FALSE" => Element::Truth(false),
+                "?" => Element::Null,
+                _ => return None,
+            },
+            Datatype::Float => Element::Float(text.parse().ok()?),
+            Datatype::Double => Element::Double(text.parse().ok()?),
+            _ => Element::Integer(match text.strip_prefix("0x") {
+                Some(digits) => i64::from_str_radix(digits, 16).ok()?,
+                None => text.parse().ok()?,
+            }),
+        };
+        Some(self.unless_null(element))
+    }
+
+    /// The element, or none if it is the number that stands for none.
+    pub fn unless_null(&self, element: Element) -> Element {
+        match self.null == Some(element) {
+            true => Element::Null,
+            false => element,
+        }
+    }
+
+    /// Has a number stand for none, as an element of VALUES says. What is no number of the field stands for nothing.
+    pub fn set_null(&mut self, text: &str) {
+        if self.datatype.is_number() {
+            self.null = self.read(text.trim());
+        }
     }
 
     /// Says that a text is none of its values.

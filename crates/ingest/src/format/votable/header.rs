@@ -181,7 +181,7 @@ impl Reading {
             b"VALUES" if self.in_field => {
                 let null = attribute(element, "null")?;
                 if let (Some(null), Some(field)) = (null, self.fields.last_mut()) {
-                    field.null = null.trim().parse().ok();
+                    field.set_null(&null);
                 }
             }
             b"DATA" if self.fields.is_empty() => {

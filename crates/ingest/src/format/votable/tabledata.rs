@@ -186,24 +186,5 @@ fn element(field: &Field, text: &str) -> Option<Element> {
     if text.is_empty() {
         return Some(Element::Null);
     }
-    Some(match field.datatype {
-        Datatype::Boolean | Datatype::Bit => match text {
-            "T" | "t" | "1" | "true" | "True" | "TRUE" => Element::Truth(true),
-            "F" | "f" | "0" | "false" | "False" | "FALSE" => Element::Truth(false),
-            "?" => Element::Null,
-            _ => return None,
-        },
-        Datatype::Float => Element::Float(text.parse().ok()?),
-        Datatype::Double => Element::Double(text.parse().ok()?),
-        _ => {
-            let number = match text.strip_prefix("0x") {
-                Some(digits) => i64::from_str_radix(digits, 16).ok()?,
-                None => text.parse().ok()?,
-            };
-            match field.null == Some(number) {
-                true => Element::Null,
-                false => Element::Integer(number),
-            }
-        }
-    })
+    field.read(text)
 }

@@ -302,28 +302,61 @@ fn shapes_are_known_by_their_xtypes() {
     const FIELDS: &str = "<FIELD name='p' datatype='double' arraysize='2' xtype='point'/>\
                           <FIELD name='c' datatype='double' arraysize='3' xtype='circle'/>\
                           <FIELD name='s' datatype='double' arraysize='*' xtype='polygon'/>\
+                          <FIELD name='f' datatype='float' arraysize='2' xtype='point'/>\
                           <FIELD name='other' datatype='double' arraysize='3' xtype='point'/>\
                           <FIELD name='stcs' datatype='char' arraysize='*' xtype='adql:POINT'/>";
-    let cells = "<TABLEDATA><TR><TD>1.5 -2</TD><TD>1 2 3</TD><TD>1 1 2 1 2 2</TD><TD>x</TD><TD>Position ICRS 1 2</TD></TR>\
-                 <TR><TD/><TD/><TD/><TD/><TD/></TR></TABLEDATA>";
+    let cells = "<TABLEDATA><TR><TD>1.5 -2</TD><TD>1 2 3</TD><TD>1 1 2 1 2 2</TD>\
+                 <TD>1.1 2.5</TD><TD>x</TD><TD>Position ICRS 1 2</TD></TR>\
+                 <TR><TD/><TD/><TD/><TD/><TD/><TD/></TR></TABLEDATA>";
     let (file, rows) = table_of(with_fields(FIELDS, cells).as_bytes()).unwrap();
-    let shapes: Vec<Option<&str>> = (0..6).map(|at| file.shape(at)).collect();
+    let shapes: Vec<Option<&str>> = (0..7).map(|at| file.shape(at)).collect();
     let known = [
         Some("point"),
         Some("circle"),
         Some("polygon"),
+        // Floats were texts.
+        Some("point"),
         None,
         None,
         None,
     ];
     assert_eq!(shapes, known);
-    assert_eq!(rows[0], "1.5 -2|1 2 3|1 1 2 1 2 2|x|Position ICRS 1 2");
-    assert_eq!(rows[1], "||||");
+    assert_eq!(
+        rows[0],
+        "1.5 -2|1 2 3|1 1 2 1 2 2|1.1 2.5|x|Position ICRS 1 2"
+    );
+    assert_eq!(rows[1], "|||||");
     for (wrong, told) in [("1.5", "\"1.5\" in the column p"), ("1.5 b", "\"1.5 b\"")] {
         let cells = cells.replace("1.5 -2", wrong);
         let error = table_of(with_fields(FIELDS, &cells).as_bytes()).unwrap_err();
         assert!(error.contains(told), "{error}");
     }
+}
+
+/// The number that stands for none was one of integers alone.
+#[test]
+fn a_number_that_stands_for_none_may_have_a_fraction() {
+    let fields = "<FIELD name='f' datatype='float'><VALUES null='-99.1'/></FIELD>\
+                  <FIELD name='d' datatype='double'><VALUES null=' 1e300 '/></FIELD>\
+                  <FIELD name='n' datatype='int'><VALUES null='0x10'/></FIELD>\
+                  <FIELD name='b' datatype='boolean'><VALUES null='F'/></FIELD>";
+    let cells = "<TABLEDATA><TR><TD>-99.1</TD><TD>1e300</TD><TD>16</TD><TD>F</TD></TR>\
+                 <TR><TD>-99.10</TD><TD>-99.1</TD><TD>-99</TD><TD>T</TD></TR></TABLEDATA>";
+    let expected = ["|||false", "|-99.1|-99|true"];
+    let found = table_of(with_fields(fields, cells).as_bytes());
+    assert_eq!(found.unwrap().1, expected);
+    let mut bytes = Vec::new();
+    for (f, d, n, b) in [
+        (-99.1_f32, 1e300_f64, 16_i32, b'F'),
+        (-99.1, -99.1, -99, b'T'),
+    ] {
+        bytes.extend(f.to_be_bytes());
+        bytes.extend(d.to_be_bytes());
+        bytes.extend(n.to_be_bytes());
+        bytes.push(b);
+    }
+    let found = table_of(stream("BINARY", &bytes).replace(FIELDS, fields).as_bytes());
+    assert_eq!(found.unwrap().1, expected);
 }
 
 /// A parameter that says which of its values stands for none said so of the column before it.

@@ -20,7 +20,7 @@ use crate::formats::{Format, Role, TableColumn, TableWriter};
 use crate::http::limited::{LimitedBatches, write};
 use crate::http::problem::Problem;
 use crate::http::query_api::Requester;
-use crate::http::streaming::streaming_response;
+use crate::http::streaming::{Overflow, streaming_response};
 use crate::http::tracked_query::TrackedQuery;
 use crate::http::{ClientAddress, HttpState};
 use crate::metrics;
@@ -186,7 +186,9 @@ pub(super) async fn search(
     let mut query = TrackedQuery::begin(shared, requester, database, statement)?;
     // Rows beyond are cut off, which the result tells, and are no error.
     query.connection.most_rows = None;
+    let overflow = Overflow::of(headers);
     let cone = Cone {
+        overflow: overflow.clone(),
         max_rows: shared.usage.rows_within(parameters.max_rows),
         format: parameters.format,
         query,
@@ -194,7 +196,7 @@ pub(super) async fn search(
     };
     let media_type = parameters.format.media_type();
     let results = shared.query_runtime.spawn(|sender| cone.run(sender));
-    let mut response = streaming_response(media_type, results, ()).await?;
+    let mut response = streaming_response(media_type, results, (), overflow).await?;
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     Ok(response)
@@ -206,6 +208,7 @@ struct Cone {
     source: Source,
     format: Format,
     max_rows: Option<u64>,
+    overflow: Overflow,
 }
 
 impl Cone {
@@ -233,7 +236,8 @@ impl Cone {
         let described = self.source.described(&result.schema);
         let mut writer = TableWriter::new(self.format, &self.source.name, &described);
         let counter = shared.metrics.rows(metrics::Protocol::Http);
-        let mut wanted = LimitedBatches::new(result.batches.boxed(), self.max_rows, counter);
+        let wanted = LimitedBatches::new(result.batches.boxed(), self.max_rows, counter);
+        let mut wanted = wanted.noting(&self.overflow.is_cut_off);
         let written = write(&mut writer, &mut wanted, sender).await;
         *rows = wanted.sent();
         written

@@ -112,7 +112,8 @@ async fn answered(
         small(state, &served, search, parameters).await?
     } else {
         let timer = timer.take();
-        streamed(state, address, served, search, parameters, timer).await?
+        let client = (address, headers);
+        streamed(state, client, served, search, parameters, timer).await?
     };
     tagged(&mut response, tag);
     Ok(response)

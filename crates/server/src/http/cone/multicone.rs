@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::Schema;
 use axum::body::{Body, Bytes};
 use axum::extract::{Extension, Path, RawQuery, State};
-use axum::http::Response;
+use axum::http::{HeaderMap, Response};
 use catalog::fold_name;
 use engine::EngineError;
 use futures::{StreamExt, TryStreamExt};
@@ -20,7 +20,7 @@ use crate::http::limited::{LimitedBatches, write};
 use crate::http::parameters::RequestParameters;
 use crate::http::problem::Problem;
 use crate::http::received_table::{LONGEST_TABLE, ReceivedTable};
-use crate::http::streaming::streaming_response;
+use crate::http::streaming::{Overflow, streaming_response};
 use crate::http::upload::Upload;
 use crate::http::{ClientAddress, HttpState};
 use crate::listener::Peer;
@@ -53,6 +53,7 @@ pub(crate) async fn multicone_search(
     Extension(address): Extension<ClientAddress>,
     Path((database, table)): Path<(String, String)>,
     RawQuery(query): RawQuery,
+    headers: HeaderMap,
     body: Body,
 ) -> Response<Body> {
     let counted = begin(&state, StatementKind::Multicone);
@@ -74,7 +75,8 @@ pub(crate) async fn multicone_search(
         let params = MulticoneParams::read(&given)?;
         let list = ReceivedTable::receive(body, LIST, &state.lists).await?;
         let counted = counted.take();
-        respond(&state, address, served, params, (list, format), counted).await
+        let client = (address, &headers);
+        respond(&state, client, served, params, (list, format), counted).await
     };
     let answered = answered.await;
     record_outcome(counted, &answered);
@@ -196,7 +198,7 @@ fn statement(served: &ServedTable, params: &MulticoneParams, list: &ReceivedTabl
 
 async fn respond(
     state: &Arc<HttpState>,
-    address: ClientAddress,
+    (address, headers): (ClientAddress, &HeaderMap),
     served: ServedTable,
     params: MulticoneParams,
     (list, format): (ReceivedTable, Format),
@@ -212,6 +214,8 @@ async fn respond(
     let sessions = Arc::clone(&shared.sessions);
     let state = Arc::clone(state);
     let rows = shared.metrics.rows(Protocol::Http);
+    let overflow = Overflow::of(headers);
+    let noted = overflow.clone();
     let results = shared.query_runtime.spawn(move |sender| async move {
         let pairs = MulticoneQuery {
             state,
@@ -220,6 +224,7 @@ async fn respond(
             text,
             database,
             max_rows: params.max_rows,
+            overflow: noted,
             format,
             rows,
         };
@@ -230,7 +235,7 @@ async fn respond(
         }
         outcome
     });
-    streaming_response(format.media_type(), results, decoding_guard).await
+    streaming_response(format.media_type(), results, decoding_guard, overflow).await
 }
 
 /// The query that matches a list with a table.
@@ -241,6 +246,7 @@ struct MulticoneQuery {
     text: String,
     database: String,
     max_rows: Option<u64>,
+    overflow: Overflow,
     format: Format,
     /// The counter of its rows.
     rows: IntCounter,
@@ -263,7 +269,8 @@ impl MulticoneQuery {
         let columns = described(&self.served, &result.schema);
         let batches = result.batches;
         let batches = batches.map_err(move |error| rewrite_for_client(error, &path));
-        let mut wanted = LimitedBatches::new(batches.boxed(), self.max_rows, self.rows.clone());
+        let wanted = LimitedBatches::new(batches.boxed(), self.max_rows, self.rows.clone());
+        let mut wanted = wanted.noting(&self.overflow.is_cut_off);
         let mut writer = TableWriter::new(self.format, "crossmatch", &columns);
         write(&mut writer, &mut wanted, sender).await
     }

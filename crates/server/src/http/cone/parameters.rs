@@ -117,11 +117,6 @@ impl RequestParameters {
         let ra = self.needed("RA", "right ascension in degrees")?;
         let dec = self.needed("DEC", "declination in degrees")?;
         let radius = self.needed("SR", "the radius in degrees")?;
-        if !(-360.0..=360.0).contains(&ra) {
-            return Err(Problem::bad(format!(
-                "RA is {ra}: it is in degrees from 0 to 360"
-            )));
-        }
         if !(-90.0..=90.0).contains(&dec) {
             return Err(Problem::bad(format!(
                 "DEC is {dec}: it is in degrees from -90 to 90"
@@ -181,6 +176,25 @@ mod tests {
         assert!(ConeParameters::read("RA=+10.5&DEC=%2B3&SR=1e-3").is_ok());
     }
 
+    /// From -360 on they were, and beyond 360 they were not.
+    #[test]
+    fn right_ascensions_go_round() {
+        for (given, ra) in [
+            ("0", 0.0),
+            ("360", 0.0),
+            ("-0.0", 0.0),
+            ("370", 10.0),
+            ("-350", 10.0),
+            ("-359", 1.0),
+            ("-710", 10.0),
+            ("36010", 10.0),
+        ] {
+            let cone = ConeParameters::read(&format!("RA={given}&DEC=2&SR=1")).unwrap();
+            let centre = cone.circle.unwrap().centre();
+            assert_eq!(centre.ra().degrees().to_bits(), f64::to_bits(ra), "{given}");
+        }
+    }
+
     #[test]
     fn what_is_wrong_is_said() {
         for (query, sentence) in [
@@ -189,7 +203,7 @@ mod tests {
             ("RA=1&DEC=2&SR=", "SR is missing"),
             ("RA=10:20:30&DEC=2&SR=1", "not hours, minutes and seconds"),
             ("RA=nan&DEC=2&SR=1", "RA is no number: nan"),
-            ("RA=361&DEC=2&SR=1", "RA is 361"),
+            ("RA=inf&DEC=2&SR=1", "RA is no number: inf"),
             ("RA=1&DEC=-90.001&SR=1", "DEC is -90.001"),
             ("RA=1&DEC=2&SR=181", "SR is 181"),
             ("RA=1&DEC=2&SR=-1", "SR is -1"),

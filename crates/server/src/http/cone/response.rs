@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::http::{HeaderValue, Response, header};
+use axum::http::{HeaderMap, HeaderValue, Response, header};
 use engine::ConeSearch;
 
 use super::parameters::ConeParameters;
 use super::served_table::ServedTable;
 use crate::ClientError;
-use crate::formats::Format;
+use crate::formats::{Format, TableEnd};
 use crate::http::limited::{LimitedBatches, write};
 use crate::http::problem::Problem;
-use crate::http::streaming::streaming_response;
+use crate::http::streaming::{Overflow, streaming_response, tell_overflow};
 use crate::http::{ClientAddress, HttpState};
 use crate::listener::Peer;
 use crate::metrics::{self, Protocol, QueryTimer};
@@ -51,14 +51,19 @@ pub(super) async fn small(
     while let Some(batch) = wanted.next().await {
         writer.rows(&batch?, &mut out).map_err(cannot_be_written)?;
     }
-    writer.end(wanted.ending(), &mut out);
-    Ok(whole(parameters.format, out))
+    let ending = wanted.ending();
+    writer.end(ending, &mut out);
+    let mut response = whole(parameters.format, out);
+    if ending == TableEnd::Overflow {
+        tell_overflow(response.headers_mut());
+    }
+    Ok(response)
 }
 
 /// Builds a response that the query runtime produces while it is sent.
 pub(super) async fn streamed(
     state: &Arc<HttpState>,
-    address: ClientAddress,
+    (address, headers): (ClientAddress, &HeaderMap),
     served: ServedTable,
     search: ConeSearch,
     parameters: &ConeParameters,
@@ -67,7 +72,9 @@ pub(super) async fn streamed(
     let format = parameters.format;
     let shared = &state.shared;
     let rows = shared.metrics.rows(Protocol::Http);
-    let mut wanted = LimitedBatches::new(search.batches(), parameters.max_rows, rows);
+    let overflow = Overflow::of(headers);
+    let wanted = LimitedBatches::new(search.batches(), parameters.max_rows, rows);
+    let mut wanted = wanted.noting(&overflow.is_cut_off);
     let database = served.cones.table().spec().database.clone();
     let work = shared.track(
         Peer::Address(address.0),
@@ -83,7 +90,7 @@ pub(super) async fn streamed(
         }
         done
     });
-    streaming_response(format.media_type(), results, ()).await
+    streaming_response(format.media_type(), results, (), overflow).await
 }
 
 pub(super) fn cannot_be_written(error: arrow::error::ArrowError) -> Problem {

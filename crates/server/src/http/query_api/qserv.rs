@@ -13,6 +13,7 @@ use engine::{QueryInfo, QueryState};
 use queries::{Protocol, QueryError, Submission};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use sql::connection::StatementLimits;
 use sql::{Dialect, ErrorCode};
 
 use super::qserv_rows::BinaryEncoding;
@@ -241,6 +242,7 @@ pub(super) async fn submit(
             protocol: Protocol::Http,
             row_limit: None,
             time_limit: None,
+            limits: StatementLimits::default(),
             as_of: None,
             dialect: Dialect::MySql,
             statement: only_statement(&request.query)?,

@@ -13,6 +13,7 @@ use engine::{QueryInfo, QueryState};
 use queries::{Protocol, QueryError, QueryFilter, Submission};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use sql::connection::StatementLimits;
 use sql::{Dialect, ErrorCode};
 
 use super::requester::Requester;
@@ -240,6 +241,7 @@ pub(super) async fn submit(
         protocol: Protocol::Http,
         row_limit: request.row_limit,
         time_limit: request.time_limit()?,
+        limits: StatementLimits::default(),
         as_of: request.as_of()?,
         dialect,
         statement: request.statement(dialect)?,

@@ -23,6 +23,7 @@ use super::rest::{RestError, StatementRequest};
 use super::result_stream::{DownloadFormat, Encoder, described};
 use crate::ClientError;
 use crate::http::parameters::RequestParameters;
+use crate::http::streaming::takes_trailers;
 use crate::http::tracked_query::TrackedQuery;
 use crate::http::{ClientAddress, HttpState};
 use crate::metrics;
@@ -141,17 +142,6 @@ impl WaitedQuery {
     }
 }
 
-/// Whether the client takes trailers (RFC 9110, section 10.1.4).
-fn takes_trailers(headers: &HeaderMap) -> bool {
-    let mut named = headers.get_all(header::TE).into_iter();
-    named.any(|value| {
-        let value = value.to_str().unwrap_or_default();
-        value
-            .split(',')
-            .any(|coding| coding.trim().eq_ignore_ascii_case("trailers"))
-    })
-}
-
 /// How a response ends.
 struct Ending {
     as_trailers: bool,
@@ -260,16 +250,5 @@ mod tests {
             "{text}"
         );
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
-    }
-
-    #[test]
-    fn clients_say_whether_they_take_trailers() {
-        let takes = |text: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::TE, text.parse().unwrap());
-            takes_trailers(&headers)
-        };
-        assert!(takes("trailers") && takes("gzip, Trailers"));
-        assert!(!takes("gzip") && !takes_trailers(&HeaderMap::new()));
     }
 }

@@ -1,14 +1,16 @@
 //! Jobs as UWS writes them.
 
 use std::io;
+use std::time::Duration;
 
 use arrow::array::timezone::Tz;
 use arrow::compute::kernels::cast_utils::string_to_datetime;
 use arrow::temporal_conversions::timestamp_us_to_datetime;
-use engine::QueryInfo;
+use engine::{QueryInfo, QueryState};
+use queries::given_time;
 use quick_xml::events::BytesText;
 
-use super::jobs::{Job, Phase};
+use super::jobs::{Job, Phase, now};
 use super::xml::{self, Xml, text};
 
 const NAMESPACES: [(&str, &str); 3] = [
@@ -23,15 +25,47 @@ pub(super) fn time(microseconds: i64) -> String {
         .unwrap_or_default()
 }
 
-/// When the job was expected to end, if that was estimated.
+/// When the job is expected to end, or was before it ended, if that is known.
 pub(super) fn quote(job: &Job) -> Option<String> {
     let query = job.query.as_ref()?;
-    let milliseconds = i64::try_from(query.estimate?).ok()?;
-    Some(time(
-        query
-            .submitted
-            .saturating_add(milliseconds.saturating_mul(1000)),
-    ))
+    let expected = ExpectedEnd {
+        state: query.state,
+        submitted: query.submitted,
+        estimate: query.estimate,
+        seconds_left: query.seconds_left,
+    };
+    expected.at(now()).map(time)
+}
+
+/// What is known of when a query ends.
+struct ExpectedEnd {
+    state: QueryState,
+    submitted: i64,
+    /// How long it was expected to take, in milliseconds.
+    estimate: Option<u64>,
+    /// How long it will still take, judged by its pieces.
+    seconds_left: Option<u64>,
+}
+
+impl ExpectedEnd {
+    /// The end, in microseconds since 1970, of which `now` is one, in whole seconds. There is none of a query that goes on behind it.
+    fn at(&self, now: i64) -> Option<i64> {
+        const SECOND: i64 = 1_000_000;
+        let is_active = matches!(self.state, QueryState::Queued | QueryState::Executing);
+        let microseconds = |number: u64, unit: i64| i64::try_from(number).ok()?.checked_mul(unit);
+        let end = match self.seconds_left {
+            // Its pieces are done, and what is above them is not counted.
+            None | Some(0) => self
+                .submitted
+                .checked_add(microseconds(self.estimate?, 1000)?)?,
+            Some(left) => now.checked_add(microseconds(left, SECOND)?)?,
+        };
+        if is_active && end <= now {
+            return None;
+        }
+        // It is not told to have ended in the second in which it began.
+        Some(end.checked_add(SECOND - 1)?.div_euclid(SECOND) * SECOND)
+    }
 }
 
 /// A job.
@@ -82,10 +116,7 @@ fn progress(xml: &mut Xml, job: &Job) -> io::Result<()> {
     let Some(query) = job.query.as_ref().filter(told) else {
         return Ok(());
     };
-    let percent = match job.phase() {
-        Phase::Completed => 100,
-        _ => (100 * query.pieces_done / query.pieces.max(1)).min(100),
-    };
+    let percent = percent(job.phase(), query.pieces_done, query.pieces);
     xml.create_element("uws:jobInfo")
         .write_inner_content(|xml| {
             xml.create_element("tapQueryInfo")
@@ -101,6 +132,15 @@ fn progress(xml: &mut Xml, job: &Job) -> io::Result<()> {
     Ok(())
 }
 
+/// How much of a job is done, in percent, by its pieces. What is above them comes behind the last one, and only a job that is complete is
+/// done as a whole.
+fn percent(phase: Phase, pieces_done: u64, pieces: u64) -> u64 {
+    match phase {
+        Phase::Completed => 100,
+        _ => (pieces_done.saturating_mul(100) / pieces.max(1)).min(99),
+    }
+}
+
 fn or_nil(xml: &mut Xml, name: &str, value: Option<String>) -> io::Result<()> {
     match value {
         Some(value) => text(xml, name, &value),
@@ -111,6 +151,12 @@ fn or_nil(xml: &mut Xml, name: &str, value: Option<String>) -> io::Result<()> {
             Ok(())
         }
     }
+}
+
+/// The error of a job that was given so many seconds, with the name that its client knows for these.
+pub(super) fn in_words_of_jobs(error: &str, seconds: u64) -> String {
+    let theirs = given_time(Duration::from_secs(seconds));
+    error.replace(&theirs, &format!("its EXECUTIONDURATION of {seconds} s"))
 }
 
 /// The parameters alone.
@@ -201,6 +247,61 @@ pub(super) fn read_time(text: &str) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// It was said to have taken longer than `max_execution_time`, in milliseconds, which no client of jobs knows.
+    #[test]
+    fn a_job_that_took_too_long_is_told_in_the_words_of_jobs() {
+        let error = |seconds| {
+            let given = given_time(Duration::from_secs(seconds));
+            format!("the query took longer than {given}; it waited")
+        };
+        assert_eq!(
+            in_words_of_jobs(&error(2), 2),
+            "the query took longer than its EXECUTIONDURATION of 2 s; it waited"
+        );
+        let other = "there is no column max_execution_time";
+        assert_eq!(in_words_of_jobs(other, 0), other);
+    }
+
+    /// A join whose pieces were done was said to be complete while it ran on.
+    #[test]
+    fn only_a_job_that_is_complete_is_done() {
+        assert_eq!(percent(Phase::Executing, 0, 0), 0);
+        assert_eq!(percent(Phase::Executing, 1, 3), 33);
+        for phase in [Phase::Queued, Phase::Executing, Phase::Aborted] {
+            assert_eq!(percent(phase, 3, 3), 99);
+        }
+        assert_eq!(percent(Phase::Completed, 3, 3), 100);
+        assert_eq!(percent(Phase::Completed, 0, 0), 100);
+    }
+
+    /// It was expected to end in the second in which it had begun, for as long as it ran.
+    #[test]
+    fn what_runs_ends_in_the_future_or_at_no_time_that_is_known() {
+        use QueryState::*;
+        let (submitted, now) = (5_000_000, 9_500_000);
+        let end = |state, estimate, seconds_left| {
+            let expected = ExpectedEnd {
+                state,
+                submitted,
+                estimate,
+                seconds_left,
+            };
+            expected.at(now)
+        };
+        assert_eq!(end(Executing, Some(7_200), None), Some(13_000_000));
+        assert_eq!(end(Queued, Some(4_600), None), Some(10_000_000));
+        for left in [None, Some(0)] {
+            assert_eq!(end(Executing, Some(3), left), None);
+            assert_eq!(end(Executing, Some(4_500), left), None);
+            assert_eq!(end(Executing, None, left), None);
+        }
+        // What its pieces have taken tells more than what was estimated.
+        assert_eq!(end(Executing, Some(3), Some(8)), Some(18_000_000));
+        assert_eq!(end(Executing, None, Some(8)), Some(18_000_000));
+        assert_eq!(end(Completed, Some(3), None), Some(6_000_000));
+        assert_eq!(end(Executing, Some(u64::MAX), None), None);
+    }
 
     #[test]
     fn times_are_written_and_read() {

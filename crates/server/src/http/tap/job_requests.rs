@@ -1,7 +1,6 @@
 //! `/tap/async`: making, starting, watching and destroying jobs.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -11,13 +10,14 @@ use axum::http::{HeaderMap, Response, StatusCode};
 use futures::StreamExt;
 use queries::{Protocol, Submission};
 use sql::Dialect;
+use sql::connection::StatementLimits;
 
 use super::form::TapForm;
 use super::jobs::{Job, JobRecord, JobStep, Phase};
 use super::request::{TapRequest, of_address};
 use super::sync::{RESULT, columns};
 use super::uploads::Uploads;
-use super::{TapError, XML, base_url, document, job_document, see_other, tell_overflow};
+use super::{TapError, XML, base_url, document, job_document, see_other};
 use crate::ClientError;
 use crate::formats::error_document;
 use crate::http::HttpState;
@@ -25,7 +25,7 @@ use crate::http::limited::{LimitedBatches, write};
 use crate::http::parameters::RequestParameters;
 use crate::http::problem::{self, Problem};
 use crate::http::query_api::Requester;
-use crate::http::streaming::streaming_response;
+use crate::http::streaming::{Overflow, streaming_response};
 use crate::metrics;
 
 /// The longest time that a request waits for a job's phase to change.
@@ -66,6 +66,8 @@ pub(super) struct Client {
     state: Arc<HttpState>,
     requester: Requester,
     base: String,
+    /// What it is told of a result that is cut off.
+    overflow: Overflow,
 }
 
 impl FromRequestParts<Arc<HttpState>> for Client {
@@ -81,6 +83,7 @@ impl FromRequestParts<Arc<HttpState>> for Client {
         Ok(Self {
             requester: Requester::of(address, &parts.headers, None)?,
             base: base_url(&parts.headers),
+            overflow: Overflow::of(&parts.headers),
             state: Arc::clone(state),
         })
     }
@@ -175,6 +178,7 @@ impl Client {
             row_limit: { shared.usage.rows_within(request.max_rows) }
                 .map(|most| most.saturating_add(1)),
             time_limit: (limit > 0).then(|| Duration::from_secs(limit)),
+            limits: StatementLimits::default(),
             as_of,
             dialect: Dialect::Adql,
             statement,
@@ -289,21 +293,22 @@ pub(super) async fn list(
     let last = given.count("LAST")?.unwrap_or(u64::MAX);
     let mut jobs = client.state.jobs.list(&client.requester.user).await;
     jobs.retain(|job| job.record.created > after);
-    jobs.retain(|job| phases.is_empty() || phases.contains(&job.phase()));
+    jobs.retain(|job| (phases.as_ref()).is_none_or(|phases| phases.contains(&job.phase())));
     jobs.truncate(usize::try_from(last).unwrap_or(usize::MAX));
     Ok(document(XML, job_document::jobs(&jobs, &client.base)))
 }
 
-fn phases(given: &RequestParameters) -> Result<Vec<Phase>, Problem> {
+/// The phases of which jobs are wanted; `None` for all.
+fn phases(given: &RequestParameters) -> Result<Option<Vec<Phase>>, Problem> {
     let named = given.all().iter().filter(|(name, _)| name == "PHASE");
     let phase = |(_, value): &(String, String)| {
-        let known = Phase::ALL.into_iter();
-        let mut found = known.filter(|it| it.name().eq_ignore_ascii_case(value.trim()));
+        let is = |name: &str| name.eq_ignore_ascii_case(value.trim());
+        let mut found = Phase::ALL.into_iter().filter(|it| is(it.name()));
         // Phases that jobs here are never in.
         let others = ["HELD", "SUSPENDED", "ARCHIVED", "UNKNOWN"];
         match found.next() {
             Some(phase) => Ok(Some(phase)),
-            None if others.iter().any(|it| it.eq_ignore_ascii_case(value)) => Ok(None),
+            None if others.into_iter().any(is) => Ok(None),
             None => Err(Problem::bad(format!(
                 "PHASE is {value}: it is one of {}",
                 Phase::ALL.map(Phase::name).join(", ")
@@ -311,7 +316,8 @@ fn phases(given: &RequestParameters) -> Result<Vec<Phase>, Problem> {
         }
     };
     let phases = named.map(phase).collect::<Result<Vec<_>, _>>()?;
-    Ok(phases.into_iter().flatten().collect())
+    // Of phases in which no job is there are no jobs, and not all.
+    Ok((!phases.is_empty()).then(|| phases.into_iter().flatten().collect()))
 }
 
 /// `POST /tap/async`: makes a job, and starts it with PHASE=RUN.
@@ -409,6 +415,12 @@ fn no_part(part: &str) -> Problem {
     ))
 }
 
+fn only_read(part: &str) -> Problem {
+    Problem::bad(format!(
+        "the {part} of a job cannot be changed: its phase, parameters, executionduration and destruction can"
+    ))
+}
+
 /// `POST /tap/async/{id}/{part}`: of `phase`, `parameters`, `destruction`, `executionduration`.
 pub(super) async fn change_part(
     client: Client,
@@ -424,6 +436,7 @@ pub(super) async fn change_part(
         "destruction" => "DESTRUCTION",
         "executionduration" => "EXECUTIONDURATION",
         "parameters" => "",
+        "quote" | "owner" | "results" | "error" => return Err(only_read(&part).into()),
         _ => return Err(no_part(&part).into()),
     };
     if !wanted.is_empty() && form.parameters.value(wanted)?.is_none() {
@@ -441,6 +454,9 @@ pub(super) async fn result(
     if job.phase() != Phase::Completed {
         let sentence = match job.error() {
             Some(error) => format!("job {id} has no result: {error}"),
+            None if job.phase() == Phase::Aborted => {
+                format!("job {id} has no result: it was aborted")
+            }
             None => format!("job {id} has no result yet: it is {}", job.phase().name()),
         };
         return Err(Problem::not_found(sentence).into());
@@ -450,8 +466,7 @@ pub(super) async fn result(
     let Requester { user, peer } = client.requester.clone();
     let work = shared.track_for(peer, &user, None, "Result", &id);
     let (number, format) = (job.record.id, request.format);
-    let overflow = Arc::<AtomicBool>::default();
-    let noted = Arc::clone(&overflow);
+    let noted = Arc::clone(&client.overflow.is_cut_off);
     let max_rows = shared.usage.rows_within(request.max_rows);
     let results = client
         .state
@@ -471,9 +486,7 @@ pub(super) async fn result(
             };
             work.run(sending).await
         });
-    let mut response = streaming_response(format.media_type(), results, ()).await?;
-    tell_overflow(&mut response, &overflow);
-    Ok(response)
+    Ok(streaming_response(format.media_type(), results, (), client.overflow).await?)
 }
 
 #[cfg(test)]
@@ -511,8 +524,14 @@ mod tests {
     fn phases_are_words_of_uws() {
         let read = |query: &str| phases(&RequestParameters::read(query).unwrap());
         let two = read("PHASE=pending&PHASE=ERROR").unwrap();
-        assert_eq!(two, [Phase::Pending, Phase::Error]);
-        assert_eq!(read("PHASE=HELD").unwrap(), []);
-        assert!(read("PHASE=DONE").is_err());
+        assert_eq!(two, Some(vec![Phase::Pending, Phase::Error]));
+        assert_eq!(read("LAST=3").unwrap(), None);
+        // All jobs were listed.
+        for never in ["HELD", "suspended", "ARCHIVED", "%20UNKNOWN%20"] {
+            assert_eq!(read(&format!("PHASE={never}")).unwrap(), Some(vec![]));
+        }
+        let one = read("PHASE=HELD&PHASE=ABORTED").unwrap();
+        assert_eq!(one, Some(vec![Phase::Aborted]));
+        assert!(read("PHASE=DONE").is_err() && read("PHASE=HELD&PHASE=FOO").is_err());
     }
 }

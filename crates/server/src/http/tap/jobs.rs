@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use sql::ErrorCode;
 use tokio::task::spawn_blocking;
 
+use super::job_document::in_words_of_jobs;
 use super::job_files::{
     LEFT, MOST_UPLOADED, UPLOADS, copy_upload, file_of, ids_in, read_all, read_file,
     remove_left_uploads, write,
@@ -189,6 +190,7 @@ impl Job {
             _ if self.phase() == Phase::Error => {
                 let error = self.query.as_ref().and_then(|query| query.error.clone());
                 let error = error.unwrap_or_else(|| "the query failed".to_owned());
+                let error = in_words_of_jobs(&error, self.record.execution_duration);
                 Some(self.uploads.sentence(&error))
             }
             _ => None,

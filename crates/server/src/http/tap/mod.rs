@@ -26,7 +26,6 @@ mod uploads;
 mod xml;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::body::Body;
@@ -140,15 +139,6 @@ fn document(media_type: &'static str, bytes: Vec<u8>) -> Response<Body> {
         .headers_mut()
         .insert(header::CONTENT_TYPE, media_type);
     response
-}
-
-/// Says in a header that rows were cut off, as far as that is known before they are sent: CSV and TSV have no other place for it.
-fn tell_overflow(response: &mut Response<Body>, overflow: &AtomicBool) {
-    const OVERFLOW: HeaderName = HeaderName::from_static("meridian-overflow");
-    if overflow.load(Ordering::Acquire) {
-        let yes = HeaderValue::from_static("true");
-        response.headers_mut().insert(OVERFLOW, yes);
-    }
 }
 
 /// A redirection after which the client looks at something else.

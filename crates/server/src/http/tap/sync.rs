@@ -1,7 +1,6 @@
 //! `/tap/sync`: a query whose client waits.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use axum::body::Body;
 use axum::extract::{Extension, RawQuery, State};
@@ -11,16 +10,16 @@ use futures::{StreamExt, TryStreamExt};
 use sql::connection::VariableValue;
 use sql::{AS_OF_VARIABLE, Dialect, ErrorCode};
 
+use super::TapError;
 use super::form::TapForm;
 use super::request::{TapFormat, TapRequest, of_address};
 use super::uploads::Uploads;
-use super::{TapError, tell_overflow};
 use crate::ClientError;
 use crate::formats::{Role, TableColumn};
 use crate::http::limited::{LimitedBatches, write};
 use crate::http::query_api::Requester;
 use crate::http::received_table::TableRoom;
-use crate::http::streaming::streaming_response;
+use crate::http::streaming::{Overflow, streaming_response};
 use crate::http::tracked_query::TrackedQuery;
 use crate::http::{ClientAddress, HttpState};
 use crate::metrics;
@@ -64,14 +63,12 @@ async fn answer(
 ) -> Result<Response<Body>, TapError> {
     let request = TapRequest::read(&form.parameters)?;
     let requester = Requester::of(address, headers, None)?;
-    let query = SynchronousQuery::begin(state, requester, request, form.uploads).await?;
+    let overflow = Overflow::of(headers);
+    let query = SynchronousQuery::begin(state, requester, request, form.uploads, &overflow).await?;
     let format = query.format;
     let runtime = &state.shared.query_runtime;
-    let overflow = Arc::clone(&query.overflow);
     let results = runtime.spawn(|sender| query.run(sender));
-    let mut response = streaming_response(format.media_type(), results, ()).await?;
-    tell_overflow(&mut response, &overflow);
-    Ok(response)
+    Ok(streaming_response(format.media_type(), results, (), overflow).await?)
 }
 
 /// The columns of a result.
@@ -90,8 +87,7 @@ struct SynchronousQuery {
     format: TapFormat,
     /// The most rows that are wanted.
     max_rows: Option<u64>,
-    /// Set once it is known that rows are cut off.
-    overflow: Arc<AtomicBool>,
+    overflow: Overflow,
 }
 
 impl SynchronousQuery {
@@ -100,6 +96,7 @@ impl SynchronousQuery {
         requester: Requester,
         request: TapRequest,
         uploads: Uploads,
+        overflow: &Overflow,
     ) -> Result<Self, ClientError> {
         let shared = &state.shared;
         let database = shared.sessions.only_database().await?;
@@ -120,7 +117,7 @@ impl SynchronousQuery {
             query,
             format: request.format,
             max_rows,
-            overflow: Arc::default(),
+            overflow: overflow.clone(),
         })
     }
 
@@ -163,7 +160,7 @@ impl SynchronousQuery {
             .batches
             .map_err(move |error| names.shown_of_engine(error));
         let wanted = LimitedBatches::new(batches.boxed(), self.max_rows, counter);
-        let mut wanted = wanted.noting(&self.overflow);
+        let mut wanted = wanted.noting(&self.overflow.is_cut_off);
         let written = write(writer.as_mut(), &mut wanted, sender).await;
         *rows = wanted.sent();
         written

@@ -95,7 +95,7 @@ fn table(
         .with_attribute(("type", table.kind()))
         .write_inner_content(|xml| {
             text(xml, "name", &table.name)?;
-            text(xml, "description", &table.description)?;
+            optional(xml, "description", table.description.as_deref())?;
             optional(xml, "utype", table.utype.as_deref())?;
             if let Some(rows) = table.rows {
                 text(xml, "nrows", &rows.to_string())?;

@@ -112,6 +112,12 @@ async fn the_catalogues_examples_hold() {
         ),
         ("ivo_healpix_center(0, 6)", "[180.0, 0.0]"),
         (
+            "ivo_healpix_center(0, CAST(10 + x AS INTEGER))",
+            "[315.0, -41.810314895778596]",
+        ),
+        ("ivo_healpix_center(0, CAST(11 + x AS INTEGER))", ""),
+        ("ivo_healpix_center(0, CAST(-x AS INTEGER))", ""),
+        (
             "ROUND(COORD1(ivo_healpix_center(17, ivo_healpix_index(17, 23.4, 56.7))), 12)",
             "23.399843462947",
         ),

@@ -1,0 +1,4 @@
+-- cte_max_recursion_depth and group_concat_max_len of the connection, where it had set them.
+ALTER TABLE queries ADD COLUMN recursion_depth BIGINT;
+ALTER TABLE queries ADD COLUMN group_concat_bytes BIGINT;
+UPDATE query_settings SET version = 3;
