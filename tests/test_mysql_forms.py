@@ -175,9 +175,7 @@ JOINED = (
 def test_joins_within_joins_need_no_parentheses(ann: pymysql.connections.Connection) -> None:
     """Each ON is that of the nearest join before it that has none. They could not be read."""
     for statement, expected in [
-        ("a.x, b.x, c.y FROM a LEFT JOIN b JOIN c ON b.y = c.y ON a.x = b.x ORDER BY 1", [("1", "1", "10"), ("2", None, None), ("3", None, None)]),
         ("a.x, c.y FROM a JOIN b LEFT JOIN c USING (y) ON a.x = b.x ORDER BY 1", [("1", "10"), ("2", None)]),
-        ("a.x, c.y FROM a LEFT JOIN b NATURAL JOIN c ON a.x = b.x ORDER BY 1", [("1", "10"), ("2", None), ("3", None)]),
         ("a.x, d.x FROM a LEFT JOIN b JOIN c ON b.y = c.y JOIN a AS d ON d.x > b.x ON a.x = b.x ORDER BY 1, 2", [("1", "2"), ("1", "3"), ("2", None), ("3", None)]),
         ("a.x, c.y FROM c RIGHT JOIN b JOIN a ON a.x = b.x ON b.y = c.y WHERE 1 IN (SELECT x FROM a JOIN b USING (x)) ORDER BY 1", [("1", "10"), ("2", None)]),
         # A join without a condition is a cross join, whatever comes behind it.

@@ -333,14 +333,14 @@ def test_bits_are_read(server: Server) -> None:
     assert upload(server, content.encode()) == expected
 
 
-SHAPES = '<FIELD name="n" datatype="int"/><FIELD name="p" datatype="{0}" arraysize="2" xtype="point"/><FIELD name="c" datatype="{0}" arraysize="3" xtype="circle"/>'
+SHAPES_OF_TYPE = '<FIELD name="n" datatype="int"/><FIELD name="p" datatype="{0}" arraysize="2" xtype="point"/><FIELD name="c" datatype="{0}" arraysize="3" xtype="circle"/>'
 
 
 @pytest.mark.parametrize("datatype", ["float", "double"])
 def test_shapes_of_floats_are_geometry(server: Server, datatype: str) -> None:
     """Only those of doubles were; DALI has both."""
     rows = "".join(f"<TR><TD>{n}</TD><TD>{10 * n + 0.5} 0.25</TD><TD>{10 * n} 0 1.5</TD></TR>" for n in range(5))
-    document = astropy.io.votable.parse(io.BytesIO(votable(SHAPES.format(datatype), rows).encode()))
+    document = astropy.io.votable.parse(io.BytesIO(votable(SHAPES_OF_TYPE.format(datatype), rows).encode()))
     near = "SELECT u.n, COORD1(u.p), s.id FROM TAP_UPLOAD.t AS u JOIN sky.Star AS s ON DISTANCE(POINT(s.ra, s.dec), u.p) < 1 WHERE 1 = CONTAINS(u.p, u.c) ORDER BY u.n"
     for serialization in ("tabledata", "binary", "binary2"):
         sink = io.BytesIO()
