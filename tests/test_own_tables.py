@@ -284,6 +284,9 @@ def test_regions_restrict_changes(ann: pymysql.connections.Connection) -> None:
         ((inside,),) = rows(ann, f"SELECT COUNT(*) FROM ann.{table} t WHERE qserv_areaspec_circle(10, 20, 40) AND t.id % 2 = 0")
         assert cursor.execute(f"DELETE FROM {table} AS t WHERE qserv_areaspec_circle(10, 20, 40) AND t.id % 2 = 0") == inside > 0
         assert rows(ann, f"SELECT COUNT(*) FROM ann.{table} t WHERE qserv_areaspec_circle(10, 20, 40) AND t.id % 2 = 0") == [(0,)]
+    # Of a subquery it restricts the tables of that.
+    ((inside,),) = rows(ann, "SELECT COUNT(*) FROM sky.Star WHERE qserv_areaspec_circle(10, 20, 40)")
+    assert cursor.execute("DELETE FROM plain WHERE id IN (SELECT id FROM sky.Star WHERE qserv_areaspec_circle(10, 20, 40))") == inside > 0
     for statement in ("DELETE FROM plain WHERE qserv_areaspec_circle(10, 20, 40)", "UPDATE plain SET mag = 1 WHERE id = 1 OR qserv_areaspec_circle(10, 20, 40)"):
         with pytest.raises(pymysql.err.MySQLError, match="spread over the sky, by their position") as rejected:
             cursor.execute(statement)

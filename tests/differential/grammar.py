@@ -74,8 +74,7 @@ class Grammar:
         """A SELECT of any shape."""
         source, scope = self.source()
         made = self.random.choices([self.rows, self.groups, self.total, self.windows, self.distinct, self.all_columns], [32, 22, 16, 9, 8, 5])[0](source, scope)
-        if self.chance(0.06) and self.may_have_area(source):
-            made = replace(made, area=self.area())
+        made = self.restricted(made, 0.06)
         if top and self.chance(0.35):
             made = self.ordered(made)
             return self.named_like_columns(made, scope) if self.chance(0.4) else made
@@ -417,6 +416,10 @@ class Grammar:
             shape.database == source.database and shape.name == source.name and shape.position and shape.is_partitioned for shape, _ in self.tables
         )
 
+    def restricted(self, made: Select, share: float = 0.2) -> Select:
+        """The same of an area, now and then, if its tables have positions."""
+        return replace(made, area=self.area()) if made.source is not None and self.chance(share) and self.may_have_area(made.source) else made
+
     def area(self) -> Area:
         """A `qserv_areaspec_*`."""
         match self.random.choice(["circle", "box", "poly"]):
@@ -467,7 +470,7 @@ class Grammar:
             return None
         shape = self.random.choices(["exists", "in", "in of several", "quantified"], [45, 40, 8, 7])[0]
         if shape == "exists":
-            return Exists("bool", self.asked(*self.correlated(scope)), self.chance(0.4))
+            return Exists("bool", self.restricted(self.asked(*self.correlated(scope))), self.chance(0.4))
         source, inner, where = self.correlated(scope) if self.chance(0.25) else self.uncorrelated()
         found = pairs(scope.columns("any"), inner.columns("any"))
         if not found:
@@ -479,6 +482,7 @@ class Grammar:
             total = self.expressions.aggregate(inner, ["count_all", "count", "max_int"])
             query = replace(query, items=self.named([total, *(two.column for _, two in chosen[1:])]), is_distinct=False)
             query = replace(query, groups=tuple(two.column for _, two in chosen[1:]), having=self.having(inner) if self.chance(0.3) else None)
+        query = self.restricted(query)
         if shape == "quantified" and chosen[0][0].field.kind == "int":
             word = self.random.choice(["ANY", "ALL"])
             return Quantified("bool", chosen[0][0].column, self.random.choice(["=", "<>", "<", ">=", ">"]), word, query)
@@ -524,7 +528,7 @@ class Grammar:
             column = self.expressions.column(scope, "small")
             total = Apply("int", "coalesce_int", (total, column or Constant("int", 7)))
         having = self.having(inner) if self.chance(0.12) else None
-        return ScalarQuery(kind, Select((Item(total, "c1"),), source, where=where, having=having))
+        return ScalarQuery(kind, self.restricted(Select((Item(total, "c1"),), source, where=where, having=having)))
 
 
 def stars_alike(source: Source) -> bool:

@@ -30,11 +30,11 @@ class TapError(Exception):
 
 
 class Tap:
-    """A connection to a server's TAP service."""
+    """A server's TAP service. Each statement has a connection of its own: a server closes those that are idle for long."""
 
     def __init__(self, port: int, seconds: float, user: str = "", password: str = "") -> None:
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)
-        self.headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        self.headers = {"Content-Type": "application/x-www-form-urlencoded", "Connection": "close"}
         if user:
             self.headers["Authorization"] = f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
 

@@ -2,13 +2,13 @@
 //!
 //! In WHERE, as one of the conditions joined by AND, the restriction falls on the tables themselves: a table on the
 //! nullable side of an outer join is restricted before the join, so that the join keeps its rows. Under OR or NOT it
-//! is the condition "every one of these tables' positions is inside".
+//! is the condition "every one of these tables' positions is inside". One in a subquery restricts the tables of the subquery alone.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    JoinOperator, ObjectName, Select, SetExpr, Statement, TableAlias, TableFactor, Value,
+    JoinOperator, ObjectName, Select, SetExpr, Statement, TableAlias, TableFactor, Value, Visitor,
     VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
@@ -16,7 +16,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::SqlError;
 use crate::functions::RegionShape;
-use crate::visiting::{visit_expressions, visit_mut};
+use crate::visiting::{visit, visit_expressions, visit_mut};
 
 /// What the rewriting must know of a table. Names are folded to lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +46,11 @@ pub(crate) fn expand(
     statement: &mut Statement,
     tables: &dyn TableShapes,
 ) -> Result<(), SqlError> {
-    match visit_mut(statement, &mut Expansion { sql, tables }) {
+    let expanded = match visit_mut(statement, &mut Expansion { sql, tables }) {
+        ControlFlow::Continue(()) => visit(statement, &mut Misplaced { sql }),
+        error => error,
+    };
+    match expanded {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
@@ -60,15 +64,24 @@ struct Expansion<'a> {
 impl VisitorMut for Expansion<'_> {
     type Break = SqlError;
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
+    // Subqueries are behind it then: what is found in its WHERE is its own.
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
         match self.expand_select(select) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
         }
     }
+}
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
-        // Those in WHERE are gone by now: what is left stands where it can restrict nothing.
+/// Finds restrictions that are left where they can restrict nothing.
+struct Misplaced<'a> {
+    sql: &'a str,
+}
+
+impl Visitor for Misplaced<'_> {
+    type Break = SqlError;
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<SqlError> {
         match restriction(expr) {
             Some((shape, _)) => ControlFlow::Break(SqlError::about(
                 self.sql,
@@ -106,9 +119,9 @@ impl Expansion<'_> {
         let Some(condition) = &select.selection else {
             return Ok(());
         };
-        if !mentions_restriction(condition) {
+        let Some(mentioned) = restriction_in(condition) else {
             return Ok(());
-        }
+        };
         let mut restricted = Vec::new();
         for from in &select.from {
             // The tables so far are nullable once a RIGHT or FULL join follows; the joined one after LEFT or FULL.
@@ -133,7 +146,7 @@ impl Expansion<'_> {
         if restricted.is_empty() {
             let sentence =
                 "an area restriction needs a partitioned table with a position in the same FROM";
-            return Err(SqlError::about(self.sql, "where", sentence));
+            return Err(SqlError::about(self.sql, mentioned.restriction(), sentence));
         }
         let condition = select.selection.take();
         select.selection = match condition {
@@ -377,12 +390,13 @@ fn conjuncts(expr: Expr) -> Vec<Expr> {
     }
 }
 
-fn mentions_restriction(expr: &Expr) -> bool {
-    visit_expressions(expr, |e| match restriction(e) {
-        Some(_) => ControlFlow::Break(()),
+/// The shape of the first restriction in an expression.
+fn restriction_in(expr: &Expr) -> Option<RegionShape> {
+    let found = visit_expressions(expr, |e| match restriction(e) {
+        Some((shape, _)) => ControlFlow::Break(shape),
         None => ControlFlow::Continue(()),
-    })
-    .is_break()
+    });
+    found.break_value()
 }
 
 /// `qserv_areaspec_x(...)` itself: its shape and arguments.
@@ -465,6 +479,22 @@ mod tests {
             expanded("SELECT * FROM Object WHERE NOT qserv_areaspec_circle(1, 2, 3) OR qserv_areaspec_circle(4, 5, 6) = 0"),
             @r#"SELECT * FROM object WHERE NOT ((scisql_s2ptincircle("object"."ra", "object"."dec", 1, 2, 3) = 1)) OR (NOT (scisql_s2ptincircle("object"."ra", "object"."dec", 4, 5, 6) = 1))"#
         );
+    }
+
+    /// It was taken for one of the tables outside, if these have a position, and refused otherwise.
+    #[test]
+    fn a_restriction_in_a_subquery_is_that_of_its_tables() {
+        assert_snapshot!(
+            expanded("SELECT * FROM Object o WHERE qserv_areaspec_circle(1, 2, 3) AND o.id IN (SELECT id FROM Source WHERE qserv_areaspec_box(0, -1, 1, 1))"),
+            @r#"SELECT * FROM object o WHERE scisql_s2ptincircle("o"."ra", "o"."dec", 1, 2, 3) = 1 AND o.id IN (SELECT id FROM source WHERE scisql_s2ptinbox("source"."ra", "source"."dec", 0, -1, 1, 1) = 1)"#
+        );
+        assert_snapshot!(
+            expanded("SELECT * FROM Filter WHERE NOT EXISTS (SELECT 1 FROM Source s WHERE s.id = 1 OR qserv_areaspec_circle(1, 2, 3))"),
+            @r#"SELECT * FROM filter WHERE NOT EXISTS (SELECT 1 FROM source s WHERE s.id = 1 OR (scisql_s2ptincircle("s"."ra", "s"."dec", 1, 2, 3) = 1))"#
+        );
+        let inner = "SELECT * FROM object WHERE id IN (SELECT id FROM filter WHERE qserv_areaspec_circle(1, 2, 3))";
+        let error = expand_text(inner).unwrap_err();
+        assert!(error.sentence().contains("needs a partitioned table"));
     }
 
     #[test]
