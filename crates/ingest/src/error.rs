@@ -1,5 +1,6 @@
 //! What can go wrong with a load, each as a sentence that says what to do.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -348,7 +349,8 @@ impl FoundColumns {
         if let Some(doubt) = self.doubt {
             return doubt.to_owned();
         }
-        let shown = self.names[..self.names.len().min(Self::SHOWN)].join(", ");
+        let shown = { self.names.iter().take(Self::SHOWN) }.map(|name| shortened(name));
+        let shown = shown.collect::<Vec<_>>().join(", ");
         let more = match self.names.len().saturating_sub(Self::SHOWN) {
             0 => String::new(),
             more => format!(" and {more} more"),
@@ -358,6 +360,14 @@ impl FoundColumns {
             false => "its columns are",
         };
         format!("{has} {shown}{more}")
+    }
+}
+
+/// A name as a message shows it, which has room for some letters of a line that is none.
+fn shortened(name: &str) -> Cow<'_, str> {
+    match name.char_indices().nth(64) {
+        Some((end, _)) => format!("{}...", &name[..end]).into(),
+        None => name.into(),
     }
 }
 
@@ -453,6 +463,12 @@ mod tests {
         let sentence = told("id", &numbered);
         assert!(sentence.contains("no line of it names its columns, which are column1, column2"));
         assert!(sentence.ends_with("column20 and 10 more"), "{sentence}");
+        let long = FoundColumns {
+            names: vec!["ä".repeat(1000)],
+            ..found.clone()
+        };
+        let sentence = told("id", &long);
+        assert!(sentence.ends_with(&format!("are {}...", "ä".repeat(64))));
         let doubted = FoundColumns {
             doubt: Some("its bytes are no text"),
             ..found
