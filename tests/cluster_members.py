@@ -15,6 +15,9 @@ from pathlib import Path
 from meridian_cli import Meridian, Outcome
 from serving import START_SECONDS, STOP_SECONDS, Server, wait_until
 
+# The disk of who runs the tests may be fuller than that of a worker should be.
+ROOM = ("--disk-limit", 100)
+
 
 class Member:
     """A worker."""
@@ -112,6 +115,8 @@ class Cluster:
     def start_worker(self, name: str, *options: object, meridian: Meridian | None = None) -> Member:
         """A worker; one of a name that it had has its directory still. `meridian` is the program, if it is started in another way."""
         joined = ("--join", self.address, *self.credentials(name), "--threads", 2, "--memory", "512M", "--cache", "64M")
+        if "--disk-limit" not in options:
+            joined = (*joined, *ROOM)
         member = Member(meridian or self.meridian, name, self.directory / name, *joined, *options)
         self.workers[name] = member
         return member

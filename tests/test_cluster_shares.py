@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import threading
 import time
@@ -244,6 +245,29 @@ def test_replicas_come_no_faster_than_they_may(meridian: Meridian, tmp_path: Pat
         assert size > 1 << 20, "there is enough to measure"
         assert took > 0.8 * size / (1 << 20) - 0.3, (took, size)
         assert left and max(left) > 0
+    finally:
+        cluster.end()
+
+
+def test_workers_fill_their_disks_as_far_as_they_may(meridian: Meridian, small: Path, tmp_path: Path) -> None:
+    outcome = meridian.run("worker", "--join", "127.0.0.1:1", "--data", tmp_path / "w", "--cluster-secret", tmp_path, "--disk-limit", "0")
+    assert outcome.status == 2 and "1..=100" in outcome.complaint, outcome
+    disk = shutil.disk_usage(tmp_path)
+    if disk.used * 50 < disk.total:
+        pytest.skip("the disk is next to empty: no worker could be told that it is too full")
+    cluster = Cluster(meridian, tmp_path / "cluster", small, 1)
+    try:
+        worker = cluster.start_worker("w0", "--disk-limit", "1")
+        wait_until(lambda: len(cluster.status()["workers"]) == 1, 30, "it has joined")
+        wait_until(lambda: any("have no place" in told for told in cluster.status()["warnings"]), 30, "it is told")
+        status = cluster.status()
+        (warning,) = (told for told in status["warnings"] if "have no place" in told)
+        assert "of w0" in warning and "of at most 1 %" in warning and "--disk-limit" in warning, warning
+        assert status["workers"][0]["disk_limit"] == 1 and not worker.files()
+        worker.end()
+        cluster.start_worker("w0")
+        cluster.wait_for_replicas()
+        assert cluster.workers["w0"].files() and not cluster.status()["warnings"]
     finally:
         cluster.end()
 

@@ -132,6 +132,8 @@ async fn start_worker(
         memory: MEMORY,
         spilled: None,
         cache: 64 << 20,
+        // The disk of who runs the tests may be fuller than that of a worker should be.
+        disk_limit: 100,
         repair_bandwidth: None,
         load_from: Vec::new(),
         is_insecure: false,

@@ -35,6 +35,7 @@ mod worker;
 pub use credentials::CredentialFiles;
 pub use error::ClusterError;
 pub use front_end::{ClusterOptions, FrontEnd, KeptFiles};
+pub use messages::DISK_LIMIT;
 pub use operator::Operator;
 pub use secret::Secret;
 pub use tls::{Authority, RevokedCertificate, Role, certified_name};

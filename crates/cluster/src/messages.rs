@@ -57,6 +57,9 @@ pub struct MemberReport {
     pub disk_bytes: u64,
     /// Bytes that are free there.
     pub free_bytes: u64,
+    /// Percent of the disk that may be in use, by whomever, before it takes no more files.
+    #[serde(default = "default_disk_limit")]
+    pub disk_limit: u8,
     /// The epoch of the leader whose assignment it follows.
     #[serde(default)]
     pub epoch: u64,
@@ -285,6 +288,9 @@ pub struct WorkerStatus {
     pub disk_bytes: u64,
     /// Bytes that are free there.
     pub free_bytes: u64,
+    /// Percent of the disk that may be in use, by whomever, before it takes no more files.
+    #[serde(default = "default_disk_limit")]
+    pub disk_limit: u8,
     /// Pieces that it has run since it started.
     pub pieces: u64,
     /// Shares that it has got since it started.
@@ -298,6 +304,13 @@ pub struct WorkerStatus {
     /// When its certificate ends, in seconds since 1970; none if it has none, or that does not end.
     #[serde(default)]
     pub certificate_ends: Option<u64>,
+}
+
+/// Percent of its disk that may be in use before a worker takes no more files, if it was not told another limit.
+pub const DISK_LIMIT: u8 = 80;
+
+fn default_disk_limit() -> u8 {
+    DISK_LIMIT
 }
 
 /// Tables, by their names, whose case does not count.

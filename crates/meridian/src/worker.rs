@@ -63,6 +63,9 @@ pub struct WorkerArguments {
     /// Memory for decoded columns, kept for the next pieces, such as 2G, or 0 for none; a third of the machine's by default.
     #[arg(long, value_name = "SIZE", value_parser = crate::sql::cache_size, env = "MERIDIAN_CACHE")]
     cache: Option<u64>,
+    /// Percent of its disk that may be in use, by whomever, before the worker takes no more files.
+    #[arg(long, value_name = "PERCENT", default_value_t = cluster::DISK_LIMIT, value_parser = clap::value_parser!(u8).range(1..=100), env = "MERIDIAN_DISK_LIMIT")]
+    disk_limit: u8,
     /// Bytes a second with which replicas are copied from other members, such as 100M, 1M at least; as fast as they come by default.
     #[arg(long, value_name = "SIZE", value_parser = bandwidth, env = "MERIDIAN_REPAIR_BANDWIDTH")]
     repair_bandwidth: Option<u64>,
@@ -157,6 +160,7 @@ impl WorkerArguments {
             memory: self.memory.unwrap_or_else(ingest::default_memory) as usize,
             spilled: self.temp_size,
             cache: self.cache.unwrap_or_else(crate::sql::default_cache),
+            disk_limit: self.disk_limit,
             repair_bandwidth: self.repair_bandwidth,
             load_from: self.load_from,
             is_insecure: self.insecure,

@@ -25,9 +25,6 @@ use super::parts::{KnownPart, PartFile, PartKey};
 use crate::messages::PartFiles;
 use crate::placement::{Candidate, rank};
 
-/// The share of its disk that a worker fills at most.
-const FULLEST: f64 = 0.8;
-
 /// What decides the assignments.
 pub(crate) struct Inputs<'a> {
     /// The parts that tables show.
@@ -385,8 +382,8 @@ fn keep_superseded(parts: &[Arc<KnownPart>], places: &[Place<'_>], assigned: &mu
 fn room(member: &Member) -> u64 {
     let report = &member.report;
     let used = report.disk_bytes.saturating_sub(report.free_bytes);
-    // The float is exact enough for a share of a disk.
-    ((report.disk_bytes as f64 * FULLEST) as u64).saturating_sub(used)
+    let usable = u128::from(report.disk_bytes) * u128::from(report.disk_limit) / 100;
+    u64::try_from(usable).unwrap_or(u64::MAX).saturating_sub(used)
 }
 
 #[cfg(test)]
@@ -401,7 +398,7 @@ mod tests {
     use super::super::orders::{Order, Orders};
     use super::super::room::to_give_up;
     use super::*;
-    use crate::messages::MemberReport;
+    use crate::messages::{DISK_LIMIT, MemberReport};
 
     const PART: PartKey = part_key(7);
 
@@ -443,6 +440,7 @@ mod tests {
                 threads: 1,
                 disk_bytes: 10_000,
                 free_bytes,
+                disk_limit: DISK_LIMIT,
                 epoch: 0,
                 assignment: 0,
                 holdings_version: 0,
@@ -672,6 +670,10 @@ mod tests {
         let two = members(vec![member([], 9_000), member([], 1_000)]);
         let found = assigned(&two, &HashSet::new(), 2);
         assert_eq!(found.unplaced_replicas, 200, "the second has no room");
+        let mut fuller = two;
+        fuller.get_mut("w1").unwrap().report.disk_limit = 100;
+        let found = assigned(&fuller, &HashSet::new(), 2);
+        assert_eq!(found.unplaced_replicas, 0, "it may fill its disk");
         let found = assigned(&BTreeMap::new(), &HashSet::new(), 2);
         assert_eq!((found.unplaced_replicas, found.unheld_files), (400, 200));
     }

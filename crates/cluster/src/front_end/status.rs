@@ -32,8 +32,9 @@ impl FrontEnd {
                     latest.unplaced_replicas, self.options.replicas
                 ),
                 false => format!(
-                    "{} replicas have no place: the disks of the workers are as full as they may be (80 %)",
-                    latest.unplaced_replicas
+                    "{} replicas have no place: {}",
+                    latest.unplaced_replicas,
+                    full_disks(&workers)
                 ),
             });
         }
@@ -122,6 +123,7 @@ impl FrontEnd {
             seconds_left: seconds_left(report.missing_bytes, report.copy_rate),
             disk_bytes: report.disk_bytes,
             free_bytes: report.free_bytes,
+            disk_limit: report.disk_limit,
             pieces: report.pieces,
             shares: report.shares,
             plans_decoded: report.plans_decoded,
@@ -130,6 +132,31 @@ impl FrontEnd {
             certificate_ends: report.certificate_ends,
         }
     }
+}
+
+/// Which workers take no more files, and what to do.
+fn full_disks(workers: &[WorkerStatus]) -> String {
+    const NAMED: usize = 3;
+    let full = workers.iter().filter_map(|it| {
+        let used = it.disk_bytes.saturating_sub(it.free_bytes);
+        let percent = u128::from(used) * 100 / u128::from(it.disk_bytes).max(1);
+        (percent >= u128::from(it.disk_limit)).then(|| {
+            format!(
+                "of that of {} {percent} % is in use, of at most {} %",
+                it.name, it.disk_limit
+            )
+        })
+    });
+    let full: Vec<String> = full.collect();
+    let mut named = full[..full.len().min(NAMED)].join("; ");
+    if full.len() > NAMED {
+        named += &format!("; and so on for {} more", full.len() - NAMED);
+    }
+    let disks = match full.is_empty() {
+        true => "the disks of the workers have no room for them".to_owned(),
+        false => format!("disks of workers are as full as they may be ({named})"),
+    };
+    format!("{disks}; free some room, add workers, or start workers with a higher --disk-limit")
 }
 
 /// How long bytes take at a rate.

@@ -70,6 +70,8 @@ pub struct WorkerOptions {
     pub spilled: Option<u64>,
     /// Bytes of decoded columns that are kept for later pieces.
     pub cache: u64,
+    /// Percent of the disk that may be in use, by whomever, before it takes no more files.
+    pub disk_limit: u8,
     /// Bytes a second with which replicas are copied; none for as fast as they come.
     pub repair_bandwidth: Option<u64>,
     /// The directories from which it loads files.

@@ -119,6 +119,7 @@ fn report(worker: &Worker, known_holdings: Option<u64>, known_list: Option<u64>)
         threads: worker.options.threads.get(),
         disk_bytes,
         free_bytes,
+        disk_limit: worker.options.disk_limit,
         epoch: orders.follows.epoch,
         assignment: orders.follows.number,
         holdings_version: version,
