@@ -492,6 +492,21 @@ SAME = {
         "SELECT id, COALESCE(name, id) AS a, CASE WHEN id > 1 THEN name ELSE id END AS b FROM Plain WHERE id = '1' OR id IN ('2', '3')",
         "SELECT id, COALESCE(name, id::VARCHAR) AS a, CASE WHEN id > 1 THEN name ELSE id::VARCHAR END AS b FROM Plain WHERE id IN (1, 2, 3)",
     ),
+    "casts beside what they cast": (
+        "SELECT kind, CAST(kind AS VARCHAR) AS k, SUM(ra), SUM(CAST(ra AS INTEGER)), SUM(CAST(Star.ra AS DOUBLE PRECISION)) FROM Star"
+        " GROUP BY kind, CAST(kind AS VARCHAR) HAVING SUM(CAST(ra AS INTEGER)) > 10",
+        "SELECT kind, kind::VARCHAR AS k, SUM(ra), SUM(trunc(ra)::INTEGER), SUM(ra) FROM Star GROUP BY kind HAVING SUM(trunc(ra)::INTEGER) > 10",
+    ),
+    "windows beside those of casts": (
+        "SELECT id, MAX(ra) OVER (PARTITION BY kind) AS a, MAX(CAST(ra AS INTEGER)) OVER (PARTITION BY kind) AS b FROM Star",
+        "SELECT id, MAX(ra) OVER (PARTITION BY kind) AS a, MAX(trunc(ra)::INTEGER) OVER (PARTITION BY kind) AS b FROM Star",
+    ),
+    "a column beside an alias of its name": ("SELECT s.ra AS id, s.id FROM Star s", "SELECT s.ra, s.id FROM Star s"),
+    "sums of nothing": ("SELECT SUM(NULL) AS a, AVG(NULL) AS b FROM Star", "SELECT NULL AS a, NULL AS b"),
+    "rows": (
+        "SELECT id FROM Star WHERE (id, kind) = (2, kind) OR (id, kind) IN ((3, kind), (4, -1))",
+        "SELECT id FROM Star WHERE kind IS NOT NULL AND id IN (2, 3)",
+    ),
     "times or dates": ("SELECT id, COALESCE(t, day) AS a FROM Typed", "SELECT id, COALESCE(t, day::TIMESTAMP) AS a FROM Typed"),
 }
 
@@ -622,6 +637,9 @@ REFUSED = [
     ("SELECT id FROM Star WHERE COUNT(*) > 1", "WHERE", ["HAVING"]),
     ("SELECT id FROM Plain WHERE name SIMILAR TO 'a%'", "SIMILAR", ["LIKE", "REGEXP_LIKE"]),
     ("SELECT id FROM Plain WHERE name RLIKE 'a'", "RLIKE", ["REGEXP_LIKE"]),
+    ("SELECT id FROM Star WHERE (id, kind) IN (SELECT id, kind FROM Galaxy)", "id, kind", ["a row of 2 values", "EXISTS"]),
+    ("SELECT (id, kind) FROM Star", "id, kind", ["a row of 2 values"]),
+    ("SELECT id FROM Star WHERE (id, kind) = 3", "", ["both sides need as many values"]),
     ("SELECT CONTAINZ(POINT(1, 2), CIRCLE(1, 2, 3)) FROM Star", "CONTAINZ", ["CONTAINS"]),
 ]  # fmt: skip
 

@@ -625,10 +625,10 @@ def test_formats_patterns_schemas_and_replacement(cluster: Cluster, tmp_path: Pa
     loaded(cluster, "new", "Star", *files, **options, **DIRECTOR)
     assert rows(cluster, "SELECT COUNT(*), COUNT(mag), MIN(ra), MAX(id) FROM Star") == Counter([(150, 51, 0.25, 149)])
     assert leftovers(cluster) == []
-    empty = write_lines(inputs / "empty.csv", [])
+    empty = [write_lines(inputs / f"empty{n}.csv", []) for n in range(2)]
     options = {"schema": write_schema(tmp_path), **DIRECTOR}
-    assert "there are no rows" in load(cluster, "new", "Nothing", empty, empty, **options).complaint
-    loaded(cluster, "new", "Nothing", empty, empty, allow_empty=True, schema=write_schema(tmp_path), **DIRECTOR)
+    assert "there are no rows" in load(cluster, "new", "Nothing", *empty, **options).complaint
+    loaded(cluster, "new", "Nothing", *empty, allow_empty=True, schema=write_schema(tmp_path), **DIRECTOR)
     assert rows(cluster, "SELECT COUNT(*) FROM Nothing") == Counter([(0,)])
 
 

@@ -54,7 +54,7 @@ FORMS = {
     "div": "({0} / {1})", "mod": "MOD({0}, {1})", "quotient": "(CAST({0} AS DOUBLE PRECISION) / {1})", "has_remainder": "(MOD({0}, {1}) <> 0)",
     "sign": "(CASE WHEN {0} > 0 THEN 1 WHEN {0} < 0 THEN -1 WHEN {0} = 0 THEN 0 END)",
     "length": "OCTET_LENGTH({0})", "characters": "CHAR_LENGTH({0})", "year": "EXTRACT(YEAR FROM {0})", "month": "EXTRACT(MONTH FROM {0})",
-    "truth": "CAST({0} AS INTEGER)", "sum_truth": "SUM(CAST({0} AS INTEGER))", "if_int": _IF, "if_real": _IF, "if_text": _IF, "if_time": _IF,
+    "truth": "CAST({0} AS INTEGER)", "sum_truth": "SUM(CAST({0} AS INTEGER))", "sum_beside_cast": "(SUM({0}) + SUM(CAST({0} AS BIGINT)))", "if_int": _IF, "if_real": _IF, "if_text": _IF, "if_time": _IF,
     "if_mixed": "(CASE WHEN {0} THEN {1} ELSE {2} END + {3})", "ifnull_int": "COALESCE({0}, {1})",
     "greatest_int": "(CASE WHEN {0} >= {1} THEN {0} WHEN {0} < {1} THEN {1} END)", "least_int": "(CASE WHEN {0} <= {1} THEN {0} WHEN {0} > {1} THEN {1} END)",
     "ceil": "CEILING({0})", "truncate": "TRUNCATE({0})", "square": "POWER({0}, 2)", "of_eighths": "CAST({0} / 8.0 AS INTEGER)",

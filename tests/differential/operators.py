@@ -214,6 +214,8 @@ AGGREGATES: dict[str, Operator] = {
     "sum_int": _same("int", "int", "SUM({0})"),
     "sum_tame": _same("tame", "real", "SUM({0})"),
     "sum_truth": _same("bool", "int", "SUM({0})", "SUM(({0})::BIGINT)"),
+    # Columns that differ in a cast alone.
+    "sum_beside_cast": _same("small", "int", "(SUM({0}) + SUM(CAST({0} AS SIGNED)))", "(SUM({0}) + SUM(({0})::BIGINT))"),
     "avg_small": _same("small", "real", "AVG({0})", exact=False),
     "avg_tame": _same("tame", "real", "AVG({0})", exact=False),
     "min_int": _same("int", "int", "MIN({0})"),
@@ -231,7 +233,7 @@ AGGREGATES: dict[str, Operator] = {
     "list": _same("text", "text", "GROUP_CONCAT({0} ORDER BY {0} SEPARATOR '|')", "string_agg({0}, '|' ORDER BY {0})"),
 }
 # Those that make no sense, or are not in the language, with DISTINCT.
-NEVER_DISTINCT = {"count_all", "bit_or", "bit_xor", "variance", "list"}
+NEVER_DISTINCT = {"count_all", "sum_beside_cast", "bit_or", "bit_xor", "variance", "list"}
 ALWAYS_DISTINCT = {"count_two"}
 
 # Windows: whether the function needs an order without ties to be determined.

@@ -8,6 +8,7 @@ mod adql;
 mod all_rows;
 mod areaspec;
 mod as_of;
+mod cast_names;
 mod column_mistakes;
 mod common_columns;
 pub mod connection;

@@ -14,9 +14,10 @@ use crate::limits::{self, DEEPEST_NESTING};
 use crate::mysql::ShowStatement;
 use crate::table_states::{mark_clauses, name_states};
 use crate::{
-    Connection, Dialect, ErrorCode, Headings, RepeatedColumns, SqlError, adql, common_columns,
-    connection, convex_polygons, crossmatch, distinct_order, fold_case, hidden, join_conditions,
-    mysql, nested_joins, no_cache, scopes, stored_result, subquery_names, unsupported, windows,
+    Connection, Dialect, ErrorCode, Headings, RepeatedColumns, SqlError, adql, cast_names,
+    common_columns, connection, convex_polygons, crossmatch, distinct_order, fold_case, hidden,
+    join_conditions, mysql, nested_joins, no_cache, scopes, stored_result, subquery_names,
+    unsupported, windows,
 };
 
 /// Levels of the parser: each parenthesis takes a few.
@@ -322,6 +323,7 @@ fn rewrite(
         Dialect::Adql => adql::rewrite(source.sql, ast),
     }?;
     subquery_names::name_apart(ast);
+    cast_names::name_apart(ast);
     Ok(())
 }
 

@@ -383,7 +383,9 @@ fn room(member: &Member) -> u64 {
     let report = &member.report;
     let used = report.disk_bytes.saturating_sub(report.free_bytes);
     let usable = u128::from(report.disk_bytes) * u128::from(report.disk_limit) / 100;
-    u64::try_from(usable).unwrap_or(u64::MAX).saturating_sub(used)
+    u64::try_from(usable)
+        .unwrap_or(u64::MAX)
+        .saturating_sub(used)
 }
 
 #[cfg(test)]

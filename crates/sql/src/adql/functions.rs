@@ -2,6 +2,7 @@
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CharacterLength, DataType, Expr, Function, Ident, ObjectName, TimezoneInfo,
+    Value,
 };
 
 use super::build::{about_call, call, cast, choice, number, operation, plain_arguments};
@@ -125,6 +126,11 @@ pub(super) fn expanded(sql: &str, mut function: Function) -> Result<Expr, SqlErr
         ("rand", [] | [_]) => return Ok(call("random", vec![])),
         ("rand", _) => return Err(takes("no argument or a seed, which changes nothing")),
         ("coalesce", [_, _, ..]) => return Ok(call(COALESCE, arguments)),
+        // The engine has no sum of nothing but NULL, whose type is none.
+        ("sum" | "avg", [Expr::Value(value)]) if value.value == Value::Null => {
+            let null = cast(Expr::Value(value.clone()), DataType::DoublePrecision);
+            return Ok(call(&name, vec![null]));
+        }
         ("timestamp", [text]) => return Ok(cast(text.clone(), timestamp())),
         ("in_unit", [value, unit]) => {
             return units::converted(value, unit)

@@ -19,8 +19,14 @@ pub(super) fn name_repeated(select: &mut Select) {
 fn name_repeated_columns(select: &mut Select) {
     let mut seen: Vec<(Vec<String>, String)> = Vec::new();
     for (at, item) in select.projection.iter_mut().enumerate() {
-        let SelectItem::UnnamedExpr(expr) = item else {
-            continue;
+        let expr = match item {
+            SelectItem::UnnamedExpr(expr) => expr,
+            // An alias is a name without a table.
+            SelectItem::ExprWithAlias { alias, .. } => {
+                seen.push((vec![], alias.value.clone()));
+                continue;
+            }
+            _ => continue,
         };
         let Some((table, column)) = parts(expr) else {
             continue;
@@ -77,6 +83,10 @@ mod tests {
                 "SELECT id, t.\"id\" AS __column_1, id + 1, \"id\" + 1 AS __column_3 FROM t",
             ),
             ("SELECT a.id, b.id FROM a, b", "SELECT a.id, b.id FROM a, b"),
+            (
+                "SELECT ra AS id, t.id FROM t",
+                "SELECT ra AS id, t.id AS __column_1 FROM t",
+            ),
         ] {
             assert_eq!(rewritten(sql), wanted, "{sql}");
         }

@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, Expr, Query, Select, Statement, TimezoneInfo, TypedString,
-    UnaryOperator, Value, VisitorMut,
+    BinaryOperator, CastKind, DataType, Expr, Query, Select, Spanned, Statement, TimezoneInfo,
+    TypedString, UnaryOperator, Value, VisitorMut,
 };
 
 use super::compound;
@@ -12,9 +12,9 @@ use super::functions::{cast_to, expanded};
 use super::repeated_names::name_repeated;
 use super::top::limit_by_top;
 use crate::all_rows::number_repetitions;
-use crate::mysql::name_results;
+use crate::mysql::{name_results, row_values};
 use crate::visiting::visit_mut;
-use crate::{SqlError, recursion};
+use crate::{ErrorCode, SqlError, recursion};
 
 /// Rewrites a statement in place. Its names are folded.
 pub(crate) fn rewrite(sql: &str, statement: &mut Statement) -> Result<(), SqlError> {
@@ -67,6 +67,19 @@ impl VisitorMut for Rewriter<'_> {
 }
 
 impl Rewriter<'_> {
+    /// A row that stands where none can.
+    fn stray_row(&self, row: &Expr) -> SqlError {
+        let values = row_values::row(row).unwrap_or_default();
+        let start = values.first().map(|value| value.span().start);
+        let sentence = format!(
+            "a row of {} values stands here: ADQL compares rows with rows that are written out alone; instead of (a, b) IN (SELECT x, y ...) \
+             write EXISTS (SELECT ... WHERE x = a AND y = b)",
+            values.len()
+        );
+        let start = start.unwrap_or_else(|| row.span().start);
+        SqlError::at_word(self.sql, start, sentence).with_code(ErrorCode::ONE_COLUMN)
+    }
+
     fn expand(&self, expr: Expr) -> Result<Expr, SqlError> {
         Ok(match expr {
             Expr::Function(function) => {
@@ -75,6 +88,21 @@ impl Rewriter<'_> {
                     None => expanded(self.sql, function),
                 };
             }
+            Expr::BinaryOp { left, op, right } if is_row(&left) || is_row(&right) => {
+                if let (Expr::Subquery(_), row) | (row, Expr::Subquery(_)) = (&*left, &*right) {
+                    return Err(self.stray_row(row));
+                }
+                row_values::compared(*left, op, *right)?
+            }
+            Expr::InList {
+                expr,
+                list,
+                negated,
+            } if is_row(&expr) || list.iter().any(is_row) => {
+                row_values::in_list(*expr, list, negated)?
+            }
+            Expr::InSubquery { expr, .. } if is_row(&expr) => return Err(self.stray_row(&expr)),
+            Expr::Tuple(_) => return Err(self.stray_row(&expr)),
             Expr::BinaryOp { left, op, right } => {
                 let inside = compound::comparison(self.sql, &left, &op, &right)?;
                 inside.unwrap_or(Expr::BinaryOp { left, op, right })
@@ -139,6 +167,10 @@ impl Rewriter<'_> {
             other => other,
         })
     }
+}
+
+fn is_row(expr: &Expr) -> bool {
+    row_values::row(expr).is_some()
 }
 
 fn difference_from_zero(expr: Box<Expr>) -> Expr {

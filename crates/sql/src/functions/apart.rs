@@ -1,4 +1,4 @@
-//! An operand that the optimizer takes for another expression than it is.
+//! An operand that the planner or the optimizer takes for another expression than it is.
 
 use std::sync::{Arc, LazyLock};
 
@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
 /// Name of the function that returns its first argument.
 pub const APART: &str = "meridian_apart";
 
-/// The function named [`APART`]: of a value and a number it returns the value.
+/// The function named [`APART`]: of a value and a mark, a number or a text, it returns the value.
 pub fn apart() -> Arc<ScalarUDF> {
     static APART: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
         Arc::new(ScalarUDF::new_from_impl(Apart {
@@ -44,7 +44,7 @@ impl ScalarUDFImpl for Apart {
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
         match arguments {
             [value, _] => Ok(value.clone()),
-            _ => exec_err!("{APART} takes a value and a number"),
+            _ => exec_err!("{APART} takes a value and a mark"),
         }
     }
 
@@ -54,14 +54,14 @@ impl ScalarUDFImpl for Apart {
             [value, _] => Ok(Arc::new(
                 value.as_ref().clone().with_name(APART).with_nullable(true),
             )),
-            _ => exec_err!("{APART} takes a value and a number"),
+            _ => exec_err!("{APART} takes a value and a mark"),
         }
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         match args.args.into_iter().next() {
             Some(value) => Ok(value),
-            None => exec_err!("{APART} takes a value and a number"),
+            None => exec_err!("{APART} takes a value and a mark"),
         }
     }
 }

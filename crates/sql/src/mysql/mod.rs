@@ -27,7 +27,7 @@ mod pieces;
 mod prepare_command;
 mod qualify;
 mod rewrite;
-mod row_values;
+pub(crate) mod row_values;
 mod select;
 mod select_into;
 mod show;

@@ -12,7 +12,7 @@ use crate::{ErrorCode, SqlError};
 ///
 /// # Errors
 /// The rows are not equally long, or one side is none.
-pub(super) fn compared(left: Expr, op: BinaryOperator, right: Expr) -> Result<Expr, SqlError> {
+pub(crate) fn compared(left: Expr, op: BinaryOperator, right: Expr) -> Result<Expr, SqlError> {
     let (left, right) = (as_row(left), as_row(right));
     match (row(&left), row(&right)) {
         (None, None) => {}
@@ -36,7 +36,7 @@ pub(super) fn compared(left: Expr, op: BinaryOperator, right: Expr) -> Result<Ex
 ///
 /// # Errors
 /// The rows are not equally long.
-pub(super) fn in_list(expr: Expr, list: Vec<Expr>, negated: bool) -> Result<Expr, SqlError> {
+pub(crate) fn in_list(expr: Expr, list: Vec<Expr>, negated: bool) -> Result<Expr, SqlError> {
     let expr = as_row(expr);
     let list: Vec<Expr> = list.into_iter().map(as_row).collect();
     let Some(width) = row(&expr).map(<[Expr]>::len) else {
@@ -150,7 +150,7 @@ fn is_call(expr: &Expr) -> bool {
 }
 
 /// The values of a row, of which there are several.
-pub(super) fn row(expr: &Expr) -> Option<&[Expr]> {
+pub(crate) fn row(expr: &Expr) -> Option<&[Expr]> {
     match expr {
         Expr::Tuple(values) => Some(values),
         Expr::Nested(inner) => row(inner),
