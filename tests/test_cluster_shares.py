@@ -262,7 +262,7 @@ def test_workers_fill_their_disks_as_far_as_they_may(meridian: Meridian, small: 
         wait_until(lambda: any("have no place" in told for told in cluster.status()["warnings"]), 30, "it is told")
         status = cluster.status()
         (warning,) = (told for told in status["warnings"] if "have no place" in told)
-        assert "of w0" in warning and "of at most 1 %" in warning and "--disk-limit" in warning, warning
+        assert "w0: " in warning and "1 % allowed" in warning and "--disk-limit" in warning, warning
         assert status["workers"][0]["disk_limit"] == 1 and not worker.files()
         worker.end()
         cluster.start_worker("w0")

@@ -22,10 +22,7 @@ impl FrontEnd {
         let latest = &assigned.latest;
         let mut warnings = Vec::new();
         if latest.unplaced_replicas > 0 {
-            let takers = workers
-                .iter()
-                .filter(|it| it.state == "live" || it.state == "silent");
-            let takers = takers.count();
+            let takers = workers.iter().filter(|it| takes_files(it)).count();
             warnings.push(match takers < self.options.replicas {
                 true => format!(
                     "{} replicas have no place: there shall be {} of each file, and {takers} workers take files",
@@ -134,15 +131,20 @@ impl FrontEnd {
     }
 }
 
+fn takes_files(worker: &WorkerStatus) -> bool {
+    worker.state == "live" || worker.state == "silent"
+}
+
 /// Which workers take no more files, and what to do.
 fn full_disks(workers: &[WorkerStatus]) -> String {
     const NAMED: usize = 3;
-    let full = workers.iter().filter_map(|it| {
+    let takers = workers.iter().filter(|it| takes_files(it));
+    let full = takers.filter_map(|it| {
         let used = it.disk_bytes.saturating_sub(it.free_bytes);
         let percent = u128::from(used) * 100 / u128::from(it.disk_bytes).max(1);
         (percent >= u128::from(it.disk_limit)).then(|| {
             format!(
-                "of that of {} {percent} % is in use, of at most {} %",
+                "{}: {percent} % in use, {} % allowed",
                 it.name, it.disk_limit
             )
         })

@@ -22,10 +22,13 @@ const CUTS_FOR_A_CORE: u64 = 8;
 const ROWS_JOINED: RangeInclusive<u64> = 20_000..=100_000;
 /// Pieces for each core below which joining does not go, where they have the least number of rows.
 const JOINED_FOR_A_CORE: u64 = 4;
-/// Rows that a piece reads of each part of a table that has several, on average: as few as a block has take no less long to be read.
-const ROWS_OF_A_PART: u64 = 8_192;
-/// Rows that a piece has at most on that account: with a large chunk behind small ones it is no larger than others may be.
-const MOST_ON_ACCOUNT_OF_PARTS: u64 = *ROWS_OF_A_CUT.end() / 2;
+/// Rows that a piece reads of each part of a table that has several, on average. Before the first of them, and where a cut goes through a
+/// block, it takes about the time of three blocks of 8,192 to be read.
+const ROWS_OF_A_PART: u64 = 32_768;
+/// Rows that a cut of a large chunk has at most on that account.
+const MOST_CUT_ON_ACCOUNT_OF_PARTS: u64 = *ROWS_OF_A_CUT.end() * 2;
+/// Rows that joined chunks have at most on that account: with a large chunk behind small ones a piece is no larger than others may be.
+const MOST_JOINED_ON_ACCOUNT_OF_PARTS: u64 = *ROWS_OF_A_CUT.end() / 2;
 /// Pieces for each core below which there are not fewer on account of the number of parts.
 const PIECES_FOR_A_CORE: u64 = 2;
 /// Rows that are read in the time in which a chunk's file is looked up and its reading begins.
@@ -57,14 +60,14 @@ pub(super) struct Cutting {
 }
 
 impl Cutting {
-    /// The rows that a piece has at least, of so many, where a table has several parts.
-    fn least_rows(&self, rows: u64) -> u64 {
+    /// The rows that a piece has at least, of so many and up to a greatest number, where a table has several parts.
+    fn least_rows(&self, rows: u64, most: u64) -> u64 {
         if self.parts < 2 {
             return 0;
         }
         let of_parts = (self.parts as u64).saturating_mul(ROWS_OF_A_PART);
         let for_cores = rows / (self.cores as u64 * PIECES_FOR_A_CORE).max(1);
-        of_parts.min(for_cores).min(MOST_ON_ACCOUNT_OF_PARTS)
+        of_parts.min(for_cores).min(most)
     }
 }
 
@@ -142,12 +145,12 @@ pub(super) fn cut_pieces(
     sub_chunks_of: impl Fn(ChunkId) -> Vec<SubChunkId>,
 ) -> Result<Vec<Piece>> {
     let rows = touched.values().map(|chunk| chunk.rows).sum();
-    let rows_of_a_cut =
-        for_each(rows, cutting.cores, CUTS_FOR_A_CORE, ROWS_OF_A_CUT).max(cutting.least_rows(rows));
+    let rows_of_a_cut = for_each(rows, cutting.cores, CUTS_FOR_A_CORE, ROWS_OF_A_CUT)
+        .max(cutting.least_rows(rows, MOST_CUT_ON_ACCOUNT_OF_PARTS));
     let work = touched.values().map(|chunk| chunk.work).sum();
     let enough = match cutting.joins {
         true => for_each(work, cutting.cores, JOINED_FOR_A_CORE, ROWS_JOINED)
-            .max(cutting.least_rows(work)),
+            .max(cutting.least_rows(work, MOST_JOINED_ON_ACCOUNT_OF_PARTS)),
         false => 0,
     };
     let mut pieces = Vec::new();
@@ -310,15 +313,16 @@ mod tests {
                 "{parts} on {cores}"
             );
         }
-        for (cores, parts, expected) in [(2, 1, 16), (2, 30, 6), (16, 30, 26)] {
+        for (cores, parts, expected) in [(2, 1, 16), (2, 30, 4), (16, 30, 26)] {
             assert_eq!(
                 pieces(&[500_000; 2], cores, parts),
                 expected,
                 "{parts} on {cores}"
             );
         }
-        // However many parts, no piece has more rows than one of a large chunk.
+        // However many parts, no piece has more rows than one of a large chunk, or than two where it is cut on account of them.
         assert_eq!(pieces(&[500_000; 40], 1, 10_000), 40);
+        assert_eq!(pieces(&[2_000_000; 40], 1, 10_000), 80);
     }
 
     /// A chunk of any number of rows, of which all sub-chunks are touched or some.
