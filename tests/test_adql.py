@@ -507,6 +507,7 @@ SAME = {
         "SELECT id FROM Star WHERE (id, kind) = (2, kind) OR (id, kind) IN ((3, kind), (4, -1))",
         "SELECT id FROM Star WHERE kind IS NOT NULL AND id IN (2, 3)",
     ),
+    "rows that are counted": ("SELECT COUNT(DISTINCT (kind, id)) AS n FROM Star", "SELECT COUNT(DISTINCT (kind, id)) AS n FROM Star"),
     "times or dates": ("SELECT id, COALESCE(t, day) AS a FROM Typed", "SELECT id, COALESCE(t, day::TIMESTAMP) AS a FROM Typed"),
 }
 

@@ -490,7 +490,7 @@ mod tests {
         );
         assert_snapshot!(
             expanded("SELECT * FROM Filter WHERE NOT EXISTS (SELECT 1 FROM Source s WHERE s.id = 1 OR qserv_areaspec_circle(1, 2, 3))"),
-            @r#"SELECT * FROM filter WHERE NOT EXISTS (SELECT 1 FROM source s WHERE s.id = 1 OR (scisql_s2ptincircle("s"."ra", "s"."dec", 1, 2, 3) = 1))"#
+            @r#"SELECT * FROM filter WHERE NOT EXISTS (SELECT 1 FROM source s WHERE s.id = 1 OR ((scisql_s2ptincircle("s"."ra", "s"."dec", 1, 2, 3) = 1)))"#
         );
         let inner = "SELECT * FROM object WHERE id IN (SELECT id FROM filter WHERE qserv_areaspec_circle(1, 2, 3))";
         let error = expand_text(inner).unwrap_err();

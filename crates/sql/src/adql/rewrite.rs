@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, Expr, Query, Select, Spanned, Statement, TimezoneInfo,
-    TypedString, UnaryOperator, Value, VisitorMut,
+    BinaryOperator, CastKind, DataType, Expr, Query, Select, SelectItem, Spanned, Statement,
+    TimezoneInfo, TypedString, UnaryOperator, Value, VisitorMut,
 };
 
 use super::compound;
@@ -47,6 +47,13 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
+        let mut items = select.projection.iter().filter_map(|item| match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
+            _ => None,
+        });
+        if let Some(row) = items.find(|expr| is_row(expr)) {
+            return ControlFlow::Break(self.stray_row(row));
+        }
         name_repeated(select);
         ControlFlow::Continue(())
     }
@@ -102,7 +109,6 @@ impl Rewriter<'_> {
                 row_values::in_list(*expr, list, negated)?
             }
             Expr::InSubquery { expr, .. } if is_row(&expr) => return Err(self.stray_row(&expr)),
-            Expr::Tuple(_) => return Err(self.stray_row(&expr)),
             Expr::BinaryOp { left, op, right } => {
                 let inside = compound::comparison(self.sql, &left, &op, &right)?;
                 inside.unwrap_or(Expr::BinaryOp { left, op, right })
