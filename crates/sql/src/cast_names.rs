@@ -15,11 +15,13 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, OrderBy, Query, Select, SelectItem, SetExpr, Statement, Value, VisitorMut,
+    Expr, Function, GroupByExpr, ObjectNamePart, OrderBy, Query, Select, SelectItem, SetExpr,
+    Statement, Value, VisitorMut,
 };
 
 use crate::functions::APART;
 use crate::mysql::build::{call, take};
+use crate::mysql::is_aggregate;
 use crate::visiting::{visit_expressions, visit_expressions_mut, visit_mut};
 
 /// Names the casts that the planner would take for what they cast.
@@ -79,7 +81,8 @@ impl Parts<'_> {
         found.is_break()
     }
 
-    /// Whether two calls, or two expressions beside groups, differ in casts alone.
+    /// Whether two aggregates or windows, or two expressions beside groups, differ in casts alone. Other calls are not looked at: they may be
+    /// as deep as they are long.
     fn share_names(&self) -> bool {
         let mut known = HashMap::new();
         let mut is_known = |expr: &Expr| {
@@ -97,7 +100,7 @@ impl Parts<'_> {
         });
         let items = items.filter(|_| !groups.is_empty());
         let calls = |expr: &Expr| match expr {
-            Expr::Function(_) if is_known(expr) => ControlFlow::Break(()),
+            Expr::Function(call) if is_column(call) && is_known(expr) => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
         };
         self.visit(calls).is_break() || groups.iter().chain(items).any(is_known)
@@ -118,6 +121,12 @@ impl Parts<'_> {
         let _ = visit_expressions_mut(&mut self.select.qualify, &mut name);
         let _ = visit_expressions_mut(self.order, &mut name);
     }
+}
+
+/// Whether a call is a column of its own before what it stands in is computed.
+fn is_column(call: &Function) -> bool {
+    let name = call.name.0.last().and_then(ObjectNamePart::as_ident);
+    call.over.is_some() || name.is_some_and(|name| is_aggregate(&name.value))
 }
 
 /// The text of an expression without its casts, its parentheses, and the tables of its columns.
@@ -141,11 +150,10 @@ fn without_casts(expr: &Expr) -> String {
 #[cfg(test)]
 mod tests {
     use crate::Dialect;
-    use crate::parse::tests::parse_in;
+    use crate::parse::tests::rewritten_in;
 
     fn rewritten(sql: &str) -> String {
-        let parsed = parse_in(Dialect::Adql, sql).unwrap();
-        parsed[0].statement.to_string()
+        rewritten_in(Dialect::Adql, sql)
     }
 
     /// They were rejected: "two columns have the name sum(a)".
@@ -180,6 +188,7 @@ mod tests {
         for sql in [
             "SELECT a, CAST(a AS REAL) FROM t WHERE CAST(a AS REAL) > 1",
             "SELECT SUM(CAST(a AS REAL)), AVG(a) FROM t",
+            "SELECT ABS(a), ABS(CAST(a AS REAL)) FROM t",
             "SELECT CAST(a AS REAL) FROM t GROUP BY CAST(a AS REAL) HAVING COUNT(*) > 1",
             "SELECT SUM(a) FROM t WHERE a > (SELECT SUM(CAST(a AS REAL)) FROM u)",
         ] {

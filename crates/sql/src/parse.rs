@@ -361,6 +361,11 @@ pub(crate) mod tests {
         parse(dialect, sql, &NoTables, &Connection::alone(None))
     }
 
+    /// The only statement of a text as it is given to the planner.
+    pub(crate) fn rewritten_in(dialect: Dialect, sql: &str) -> String {
+        parse_in(dialect, sql).unwrap()[0].statement.to_string()
+    }
+
     #[test]
     fn a_misspelled_keyword_is_pointed_at() {
         let error = parse_alone("SELECT ra\nFORM Object WHERE")

@@ -22,8 +22,8 @@ const CUTS_FOR_A_CORE: u64 = 8;
 const ROWS_JOINED: RangeInclusive<u64> = 20_000..=100_000;
 /// Pieces for each core below which joining does not go, where they have the least number of rows.
 const JOINED_FOR_A_CORE: u64 = 4;
-/// Rows that a piece reads of each part of a table that has several, on average. Before the first of them, and where a cut goes through a
-/// block, it takes about the time of three blocks of 8,192 to be read.
+/// Rows that a piece reads of each part of a table that has several, on average. To begin with a part takes about as long as a block of 8,192
+/// rows, and a block through which a cut goes is read by both pieces.
 const ROWS_OF_A_PART: u64 = 32_768;
 /// Rows that a cut of a large chunk has at most on that account.
 const MOST_CUT_ON_ACCOUNT_OF_PARTS: u64 = *ROWS_OF_A_CUT.end() * 2;

@@ -59,12 +59,7 @@ fn parts(expr: &Expr) -> Option<(Vec<String>, String)> {
 #[cfg(test)]
 mod tests {
     use crate::Dialect;
-    use crate::parse::tests::parse_in;
-
-    fn rewritten(sql: &str) -> String {
-        let parsed = parse_in(Dialect::Adql, sql).unwrap();
-        parsed[0].statement.to_string()
-    }
+    use crate::parse::tests::rewritten_in;
 
     /// `SELECT id, "id"` was rejected for its two columns of one name.
     #[test]
@@ -88,7 +83,7 @@ mod tests {
                 "SELECT ra AS id, t.id AS __column_1 FROM t",
             ),
         ] {
-            assert_eq!(rewritten(sql), wanted, "{sql}");
+            assert_eq!(rewritten_in(Dialect::Adql, sql), wanted, "{sql}");
         }
     }
 }

@@ -385,11 +385,10 @@ pub(super) fn bound_limit(query: &mut Query) {
 #[cfg(test)]
 mod tests {
     use crate::Dialect;
-    use crate::parse::tests::parse_in;
+    use crate::parse::tests::rewritten_in;
 
     fn written(sql: &str) -> String {
-        let parsed = parse_in(Dialect::MySql, sql).unwrap();
-        parsed[0].statement.to_string()
+        rewritten_in(Dialect::MySql, sql)
     }
 
     /// The totals were anywhere among the rows of their groups, and elsewhere with each execution.
