@@ -392,8 +392,8 @@ pub(crate) const FORCED_COLUMNS: [&str; 5] = [
 /// The first and the last of HTM numbers of ranges that hold all points of a region: trixels of an eighth of its radius, and larger ones if
 /// these were many.
 fn htm_ranges(region: &Region) -> Result<(Values, Values)> {
-    let bounds = region.envelope_box();
-    let radius = bounds.height().degrees().max(bounds.width().degrees()) / 2.0;
+    let (_, radius) = region.bounding_circle();
+    let radius = radius.degrees();
     let wanted = (SIDE_OF_LEVEL_0 * TRIXELS_OF_A_RADIUS / radius)
         .log2()
         .ceil();
@@ -411,5 +411,45 @@ fn htm_ranges(region: &Region) -> Result<(Values, Values)> {
             Values::ints(found.iter().map(|range| (range.start << shift) as i64)),
             Values::ints(found.iter().map(|range| ((range.end << shift) - 1) as i64)),
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Wherever a detector's field lies, few trixels beside it are looked at.
+    #[test]
+    fn ranges_hold_little_more_than_their_region() {
+        let side = 0.25;
+        let of_trixel = 41_253.0 / (8.0 * 4_f64.powi(HTM_LEVEL as i32));
+        for number in 0..2000 {
+            let (ra, dec) = (
+                f64::from(number) * 137.508 % 360.0,
+                f64::from(number % 179) - 89.0,
+            );
+            let east = side / dec.to_radians().cos();
+            let (ra, east) = (ra.min(359.0 - east), east.min(90.0));
+            let region = Region::polygon_degrees(&[
+                (ra, dec),
+                (ra + east, dec),
+                (ra + east, dec + side),
+                (ra, dec + side),
+            ])
+            .unwrap();
+            let (low, high) = htm_ranges(&region).unwrap();
+            let (low, high) = (low.into_ints(), high.into_ints());
+            let trixels: i64 = low
+                .iter()
+                .zip(&high)
+                .map(|(low, high)| high.unwrap() - low.unwrap() + 1)
+                .sum();
+            let area = trixels as f64 * of_trixel;
+            assert!(
+                area < 4.0 * side * side,
+                "{ra} {dec}: {area} in {} ranges",
+                low.len()
+            );
+        }
     }
 }

@@ -382,6 +382,30 @@ fn a_polygon_around_a_pole() {
     assert!((79.99..80.0).contains(&envelope.dec_min()));
 }
 
+/// The envelope of a detector's field is no wider than the field, wherever it lies: it tells which chunks are read.
+#[test]
+fn small_polygons_have_small_envelopes() {
+    for number in 0..20_000 {
+        let dec = f64::from(number % 171) - 85.0;
+        let (ra, side) = (f64::from(number) * 137.508 % 360.0, 0.25);
+        let (east, north) = (ra + side / dec.to_radians().cos(), dec + side);
+        let corners = [(ra, dec), (east, dec), (east, north), (ra, north)];
+        let corners = corners.map(|(ra, dec)| (ra % 360.0, dec));
+        let envelope = Region::polygon_degrees(&corners).unwrap().envelope_box();
+        let width = envelope.width().degrees();
+        assert!(
+            (width - (east - ra)).abs() < 1e-9,
+            "{ra} {dec}: {width} wide"
+        );
+        // Edges bulge towards the pole.
+        let height = envelope.height().degrees();
+        assert!(
+            (side..side + 0.01).contains(&height),
+            "{ra} {dec}: {height} high"
+        );
+    }
+}
+
 /// Corners that lie on an edge, as cut-outs of images have them, do not make a polygon concave.
 #[test]
 fn corners_on_an_edge_do_no_harm() {

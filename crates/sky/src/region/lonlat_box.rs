@@ -339,11 +339,17 @@ impl LonLatBox {
 
 /// The narrower of the two ranges of right ascension that begin with one box and end with the other.
 fn union_of_ranges(a: &LonLatBox, b: &LonLatBox) -> (f64, f64) {
-    let length = |from: f64, to: f64| wrap_degrees(to - from);
+    // To a place a rounding before it is all around, not nothing.
+    let length = |from: f64, to: f64| {
+        let offset = to - from;
+        if offset < 0.0 { offset + 360.0 } else { offset }
+    };
+    // By comparisons of places: a sum of lengths is rounded, and ranges that begin alike would seem to close the circle.
     let holds = |a: &LonLatBox, b: &LonLatBox| {
         a.ra_holds(b.ra_min)
             && a.ra_holds(b.ra_max)
-            && length(a.ra_min, b.ra_min) + b.width_degrees() <= a.width_degrees()
+            && length(a.ra_min, b.ra_min) <= length(a.ra_min, b.ra_max)
+            && b.width_degrees() <= a.width_degrees() + ROUNDING_DEGREES
     };
     if a.is_all_around() || b.is_all_around() {
         return (0.0, 360.0);

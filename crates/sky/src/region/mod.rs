@@ -183,7 +183,7 @@ impl Region {
     }
 
     /// A circle that holds every point of the region, within [`MARGIN`]: its centre and radius.
-    pub(crate) fn bounding_circle(&self) -> (UnitVector, Angle) {
+    pub fn bounding_circle(&self) -> (UnitVector, Angle) {
         match self {
             Self::Circle(circle) => (circle.centre().into(), circle.radius()),
             Self::Box(b) => b.bounding_circle(),
