@@ -119,6 +119,34 @@ def follow(meridian: Meridian, data: Path, seed: int, *, is_file: bool) -> None:
         check(meridian, data)
 
 
+def test_many_rows_are_there_while_they_are_removed(meridian: Meridian, tmp_path: Path) -> None:
+    """More than are removed in one step, so that for a while store and archive have thousands of the same rows."""
+    create(meridian, tmp_path, "--keep-nights", 0)
+    with serving(meridian, tmp_path) as server:
+        database, count = AlertDatabase(server.url(""), "prompt"), 16_000
+        exposure = {"visit": 7, "detector": 3, "midpointMjdTai": 60000.0, "timeProcessedMjdTai": 60000.0}
+        places = [{"diaObjectId": number // 2, "ra": 10.0 + number * 1e-5, "dec": 5.0, **exposure} for number in range(count)]
+        sources = [{"diaSourceId": number, **place} for number, place in enumerate(places)]
+        versions = [{"diaObjectId": place["diaObjectId"], "nDiaSources": 2, "ra": place["ra"], "dec": place["dec"]} for place in places[::2]]
+        forced = places[::2]
+        database.store(60000.0, objects=table_of(versions), sources=table_of(sources), forced_sources=table_of(forced))
+        done, found = threading.Event(), []
+
+        def read() -> None:
+            reader, ids = AlertDatabase(server.url(""), "prompt"), list(range(count // 2))
+            while not done.is_set() or len(found) < 4:
+                rows = reader.sources(objects=ids, since=0.0), reader.forced_sources(region=circle(10.0, 5.0, 1.0), since=0.0)
+                found.append((rows[0].num_rows, len(set(rows[0]["diaSourceId"].to_pylist())), rows[1].num_rows))
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        database.publish()
+        done.set()
+        reader.join()
+        assert stored(tmp_path, "sources") == stored(tmp_path, "forced") == 0
+        assert set(found) == {(count, count, count // 2)}
+
+
 def test_what_was_removed_is_stored_once(meridian: Meridian, tmp_path: Path) -> None:
     create(meridian, tmp_path, "--keep-nights", 0)
     with serving(meridian, tmp_path) as server:

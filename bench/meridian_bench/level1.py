@@ -294,7 +294,8 @@ def measure_cadence(
         measured.taken.append(time.monotonic() - begun)
         measured.missed += measured.taken[-1] > seconds
         due = max(due + seconds, begun)
-        print(f"visit {visit}: {measured.taken[-1]:.1f} s", flush=True)
+        usual = [f"{statistics.median(column) * 1e3:.0f} ms" for column in (*zip(*taken, strict=True), measured.asked[-50:] or [0.0])]
+        print(f"visit {visit}: {measured.taken[-1]:.1f} s; read, store, users' queries: {', '.join(usual)}", flush=True)
     ended.set()
     for thread in asking:
         thread.join()

@@ -1,9 +1,9 @@
 //! Reads of what only the archive has, and how they join those of the store.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use arrow::array::{BooleanArray, RecordBatch};
+use arrow::array::RecordBatch;
 use arrow::compute::{cast, filter_record_batch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
@@ -21,6 +21,17 @@ use crate::schema::{AlertTable, TableSchema, names};
 use crate::statements as sql;
 use crate::store::{Kind, Values, first};
 use crate::transaction::{emptied, forced_keys, keys_of, releases};
+
+/// So many rows of one of the statements of rows through an edition; there may be more.
+const MOST_THROUGH: usize = 5000;
+
+/// A row of a table, by its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum RowKey {
+    Source(i64),
+    /// By object, visit and detector.
+    Forced(i64, i64, i64),
+}
 
 /// The archive of a database, if it is known here.
 #[derive(Debug, Clone)]
@@ -90,9 +101,15 @@ impl Reader {
         let found = archive
             .rows((table, columns), through, wanted, Some(since))
             .await?;
+        if found.is_empty() {
+            return Ok(stored);
+        }
+        let known = self.keys_through(table, through.edition).await?;
         for batch in found {
-            let keeps = self.counts(&batch, table, region, since).await?;
-            let batch = filter_record_batch(&batch, &keeps).map_err(damaged)?;
+            let mut keeps = wanted_rows(&batch, table, region, since);
+            self.leave_out_stored(&mut keeps, &batch, table, known.as_ref())
+                .await?;
+            let batch = filter_record_batch(&batch, &keeps.into()).map_err(damaged)?;
             if batch.num_rows() > 0 {
                 stored.push(in_columns(&batch, columns.arrow())?);
             }
@@ -100,58 +117,74 @@ impl Reader {
         Ok(stored)
     }
 
-    /// Which rows of the archive are wanted, and are not in the store.
-    async fn counts(
+    /// The rows that the store has of an edition up to which it was emptied and those before: all of its rows that the archive may have,
+    /// too. There are some if rows have changed or are still to be removed; `None` if there are many.
+    async fn keys_through(
         &mut self,
+        table: AlertTable,
+        edition: i64,
+    ) -> Result<Option<HashSet<RowKey>>> {
+        let edition = [Values::ints([edition])];
+        let (statement, kinds): (_, &[Kind]) = match table {
+            AlertTable::DiaForcedSource => (sql::FORCED_THROUGH, &FORCED_KINDS),
+            _ => (sql::SOURCES_THROUGH, &[Kind::Int]),
+        };
+        let found = self.connection.fetch(statement, &edition, kinds).await?;
+        let keys = found_keys(found, table);
+        Ok((keys.len() < MOST_THROUGH).then_some(keys))
+    }
+
+    /// Leaves out the rows that the store has, by the keys of those that it may have, if these are known.
+    async fn leave_out_stored(
+        &mut self,
+        keeps: &mut [bool],
         batch: &RecordBatch,
         table: AlertTable,
-        region: Option<&Region>,
-        since: f64,
-    ) -> Result<BooleanArray> {
-        let midpoints = reals(batch, names::MIDPOINT).into_iter();
-        let mut keeps: Vec<bool> = midpoints
-            .map(|time| time.is_some_and(|time| time >= since))
-            .collect();
-        if let Some(region) = region {
-            let places = reals(batch, names::RA)
-                .into_iter()
-                .zip(reals(batch, names::DEC));
-            for (keep, (ra, dec)) in keeps.iter_mut().zip(places) {
-                let place = ra.zip(dec).map(|(ra, dec)| LonLat::from_degrees(ra, dec));
-                *keep &= matches!(place, Some(Ok(place)) if region.contains(place));
-            }
+        known: Option<&HashSet<RowKey>>,
+    ) -> Result<()> {
+        if known.is_some_and(HashSet::is_empty) {
+            return Ok(());
         }
-        if table == AlertTable::DiaForcedSource {
-            let keys = forced_keys(batch);
-            let kinds = [Kind::Int, Kind::Int, Kind::Int];
-            let rows = [
-                Values::ints(keys.iter().map(|key| key.0)),
-                Values::ints(keys.iter().map(|key| key.1)),
-                Values::ints(keys.iter().map(|key| key.2)),
-            ];
-            let known = self
-                .connection
-                .fetch(sql::KNOWN_FORCED, &rows, &kinds)
-                .await?;
-            let known: BTreeSet<(i64, i64, i64)> = keys_of(&known).into_iter().collect();
-            for (keep, key) in keeps.iter_mut().zip(&keys) {
-                *keep &= !known.contains(key);
+        let keys = row_keys(batch, table);
+        let asked;
+        let known = match known {
+            Some(known) => known,
+            None => {
+                asked = self.known(&keys).await?;
+                &asked
             }
-        } else {
-            let ids: Vec<Option<i64>> = ints(batch, names::DIA_SOURCE);
-            let rows = [Values::ints(ids.iter().copied().flatten())];
-            let known = self
-                .connection
-                .fetch(sql::KNOWN_SOURCES, &rows, &[Kind::Int])
-                .await?;
-            let known: BTreeSet<Option<i64>> = first(known).into_ints().into_iter().collect();
-            // Those of the solar system are left out.
-            let owned = ints(batch, names::SS_OBJECT);
-            for (keep, (id, owner)) in keeps.iter_mut().zip(ids.iter().zip(owned)) {
-                *keep &= owner.is_none() && !known.contains(id);
-            }
+        };
+        for (keep, key) in keeps.iter_mut().zip(&keys) {
+            *keep &= !known.contains(key);
         }
-        Ok(keeps.into())
+        Ok(())
+    }
+
+    /// Which of these rows the store has.
+    async fn known(&mut self, keys: &[RowKey]) -> Result<HashSet<RowKey>> {
+        let sources = keys.iter().filter_map(|key| match key {
+            RowKey::Source(id) => Some(*id),
+            RowKey::Forced(..) => None,
+        });
+        let sources = [Values::ints(sources)];
+        let found = self
+            .connection
+            .fetch(sql::KNOWN_SOURCES, &sources, &[Kind::Int])
+            .await?;
+        let mut known = found_keys(found, AlertTable::DiaSource);
+        let forced = keys.iter().filter_map(|key| match key {
+            RowKey::Source(_) => None,
+            RowKey::Forced(object, visit, detector) => Some([*object, *visit, *detector]),
+        });
+        let forced: Vec<[i64; 3]> = forced.collect();
+        let column = |at: usize| Values::ints(forced.iter().map(|key| key[at]));
+        let forced = [column(0), column(1), column(2)];
+        let found = self
+            .connection
+            .fetch(sql::KNOWN_FORCED, &forced, &FORCED_KINDS)
+            .await?;
+        known.extend(found_keys(found, AlertTable::DiaForcedSource));
+        Ok(known)
     }
 
     /// Where sources are that were removed; `None` if that is not known of all.
@@ -266,6 +299,62 @@ impl Reader {
         }
         Ok(steps)
     }
+}
+
+const FORCED_KINDS: [Kind; 3] = [Kind::Int, Kind::Int, Kind::Int];
+
+fn found_keys(found: Vec<Values>, table: AlertTable) -> HashSet<RowKey> {
+    if table == AlertTable::DiaForcedSource {
+        let keys = keys_of(&found).into_iter();
+        return keys
+            .map(|(object, visit, detector)| RowKey::Forced(object, visit, detector))
+            .collect();
+    }
+    let ids = first(found).into_ints().into_iter();
+    ids.flatten().map(RowKey::Source).collect()
+}
+
+/// The keys of the rows of a batch.
+fn row_keys(batch: &RecordBatch, table: AlertTable) -> Vec<RowKey> {
+    if table == AlertTable::DiaForcedSource {
+        let keys = forced_keys(batch).into_iter();
+        return keys
+            .map(|(object, visit, detector)| RowKey::Forced(object, visit, detector))
+            .collect();
+    }
+    let ids = ints(batch, names::DIA_SOURCE).into_iter();
+    ids.map(|id| RowKey::Source(id.unwrap_or_default()))
+        .collect()
+}
+
+/// Which rows of the archive are wanted, whatever the store has.
+fn wanted_rows(
+    batch: &RecordBatch,
+    table: AlertTable,
+    region: Option<&Region>,
+    since: f64,
+) -> Vec<bool> {
+    let midpoints = reals(batch, names::MIDPOINT).into_iter();
+    let mut keeps: Vec<bool> = midpoints
+        .map(|time| time.is_some_and(|time| time >= since))
+        .collect();
+    if let Some(region) = region {
+        let places = reals(batch, names::RA)
+            .into_iter()
+            .zip(reals(batch, names::DEC));
+        for (keep, (ra, dec)) in keeps.iter_mut().zip(places) {
+            let place = ra.zip(dec).map(|(ra, dec)| LonLat::from_degrees(ra, dec));
+            *keep &= matches!(place, Some(Ok(place)) if region.contains(place));
+        }
+    }
+    if table != AlertTable::DiaForcedSource {
+        // Those of the solar system are left out.
+        let owned = ints(batch, names::SS_OBJECT);
+        for (keep, owner) in keeps.iter_mut().zip(owned) {
+            *keep &= owner.is_none();
+        }
+    }
+    keeps
 }
 
 /// The columns of a table, with the times of editions behind them.
