@@ -172,6 +172,30 @@ JOINED = (
 )
 
 
+def test_columns_of_values_have_names(ann: pymysql.connections.Connection) -> None:
+    # MySQL's reference manual: column_0, column_1 and so on.
+    with ann.cursor(pymysql.cursors.DictCursor) as cursor:
+        cursor.execute("VALUES ROW(2, 'b'), ROW(1, 'a') ORDER BY column_0")
+        assert list(cursor.fetchall()) == [{"column_0": "1", "column_1": "a"}, {"column_0": "2", "column_1": "b"}]
+    assert rows(ann, "SELECT t.column_1, column_0 + 1 FROM (VALUES ROW(1, 'a'), ROW(2, 'b')) AS t WHERE column_0 > 1") == [("b", "3")]
+    assert rows(ann, "SELECT y FROM (VALUES ROW(1, 'a'), ROW(2, 'b')) AS t (x, y) ORDER BY x DESC LIMIT 1") == [("b",)]
+    assert rows(ann, "SELECT 3 IN (VALUES ROW(1), ROW(3)), EXISTS (VALUES ROW(1))") == [("1", "1")]
+    assert rows(ann, "VALUES ROW(1) UNION ALL VALUES ROW(2), ROW(3) ORDER BY column_0 DESC LIMIT 2") == [("3",), ("2",)]
+    assert rows(ann, "WITH RECURSIVE n AS (VALUES ROW(1) UNION ALL SELECT column_0 + 1 FROM n WHERE column_0 < 4) SELECT SUM(column_0) FROM n") == [("10",)]
+    assert number(ann, "VALUES ROW(1), ROW(1, 2)") == 1136
+    assert number(ann, "SELECT column1 FROM (VALUES ROW(1)) AS t") == 1054
+
+
+def test_tables_of_constants_are_joined_and_ordered(ann: pymysql.connections.Connection) -> None:
+    tables = "WITH a AS (SELECT 1 AS x UNION ALL SELECT 2 UNION ALL SELECT 3), b AS (SELECT 2 AS y, 'two' AS n UNION SELECT 3, NULL UNION SELECT 3, NULL)"
+    assert rows(ann, f"{tables} SELECT x, y, n FROM a LEFT JOIN b ON x = y ORDER BY y DESC, x") == [("3", "3", None), ("2", "2", "two"), ("1", None, None)]
+    assert rows(ann, f"{tables} SELECT x, y FROM a RIGHT JOIN b ON x = y AND x < 3 ORDER BY x, y") == [(None, "3"), ("2", "2")]
+    nested = "((SELECT 1 AS x, 2 AS y UNION SELECT 3, 4) UNION SELECT 5, 6) t"
+    assert rows(ann, f"SELECT SUM(x), SUM(y) FROM {nested}") == [("9", "12")]
+    assert rows(ann, f"SELECT SUM(x), SUM(n) FROM ({nested}, (SELECT 1 AS n UNION ALL SELECT 2) u)") == [("18", "9")]
+    assert rows(ann, f"{tables} SELECT COUNT(*), MAX(x) FROM a WHERE x NOT IN (SELECT y FROM b)") == [("1", "1")]
+
+
 def test_joins_within_joins_need_no_parentheses(ann: pymysql.connections.Connection) -> None:
     """Each ON is that of the nearest join before it that has none. They could not be read."""
     for statement, expected in [

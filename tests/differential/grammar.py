@@ -268,6 +268,8 @@ class Grammar:
 
     def inner(self) -> tuple[Query, tuple[Field, ...], int]:
         """A query that gives exact columns, what they are, and about how many rows it has."""
+        if self.chance(0.06):
+            return self.literals()
         source, scope = self.source(most=2)
         rows = max((entry.rows for entry in scope.entries), default=1)
         shape = self.random.choices(["columns", "groups", "distinct", "first", "union"], [40, 25, 10, 15, 10])[0]
@@ -294,6 +296,20 @@ class Grammar:
             other = replace(select, where=self.where(scope))
             return SetQuery(self.random.choice(["UNION", "UNION ALL"]), select, other), tuple(fields), rows * 2
         return select, tuple(fields), rows
+
+    def literals(self) -> tuple[Query, tuple[Field, ...], int]:
+        """Rows that are written out, one SELECT each."""
+        roles = self.random.choices(["small", "key", "key", "tame", "text"], k=self.random.randint(1, 3))
+        count = self.random.randint(1, 4)
+        made: Query | None = None
+        for _ in range(count):
+            constants = [self.expressions.constant(role) for role in roles]
+            if made is not None:
+                constants = [replace(one, value=None, role=None) if self.chance(0.12) else one for one in constants]
+            row = Select(self.named([*constants]))
+            made = row if made is None else SetQuery(self.random.choice(["UNION ALL", "UNION ALL", "UNION"]), made, row)
+        assert made is not None
+        return made, tuple(Field(f"c{at}", role, "") for at, role in enumerate(roles, 1)), count
 
     # Where rows come from.
 

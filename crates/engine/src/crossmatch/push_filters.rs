@@ -8,7 +8,9 @@ use datafusion::logical_expr::{
     BinaryExpr, Expr, Extension, Filter, LogicalPlan, Operator, binary_expr,
 };
 use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
-use sql::rules::{DistinctWindows, JoinSubqueries, KeepListsApart, RecogniseGeometry};
+use sql::rules::{
+    DistinctWindows, JoinSubqueries, KeepListsApart, LiteralUnions, RecogniseGeometry,
+};
 
 use super::node::CrossmatchNode;
 use crate::plan::place_of;
@@ -39,6 +41,7 @@ impl PushProbeFilters {
         };
         let simplified = place(&rules, "simplify_expressions")?;
         rules.insert(simplified + 1, Arc::new(RecogniseGeometry));
+        rules.insert(simplified + 1, Arc::new(LiteralUnions));
         rules.insert(simplified, Arc::new(KeepListsApart));
         let decorrelated = place(&rules, "decorrelate_predicate_subquery")?;
         let joined = JoinSubqueries::new(unique_key);

@@ -41,6 +41,7 @@ mod table_statement;
 mod templates;
 mod truth;
 mod user_command;
+mod values_columns;
 mod view_command;
 mod whole_arguments;
 

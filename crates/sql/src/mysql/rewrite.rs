@@ -26,7 +26,7 @@ use super::select;
 use super::templates::{engine_name, expansion, number_of_arguments};
 use super::truth::{is_comparison, make_number, make_truth, normalise_truth};
 use super::whole_arguments::with_decimals;
-use super::{compare_all, compound_units, json_calls, row_values};
+use super::{compare_all, compound_units, json_calls, row_values, values_columns};
 use crate::all_rows::number_repetitions;
 use crate::functions::mysql::{FormatParts, STORE, is_clock, is_moment, parts_of};
 use crate::visiting::visit_mut;
@@ -118,7 +118,9 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
-        if let Err(error) = number_repetitions(self.sql, &mut query.body) {
+        let rewritten = values_columns::name_columns(&mut query.body)
+            .and_then(|()| number_repetitions(self.sql, &mut query.body));
+        if let Err(error) = rewritten {
             return ControlFlow::Break(error);
         }
         // Tables cannot change: FOR UPDATE and LOCK IN SHARE MODE request what is so anyway.

@@ -77,6 +77,12 @@ fn lists(tokens: &[TokenWithSpan]) -> Vec<List> {
                 }
             }
             Token::SemiColon => open.clear(),
+            // A query in parentheses, and what goes on behind it: no list of tables.
+            word if matches!(before, Some(Token::RParen)) && goes_on_query(word) => {
+                if let Some(list) = open.last_mut() {
+                    *list = None;
+                }
+            }
             _ => {}
         }
         before = Some(&token.token);
@@ -88,6 +94,14 @@ fn lists(tokens: &[TokenWithSpan]) -> Vec<List> {
 fn begins_table(token: &Token) -> bool {
     matches!(token, Token::Word(word) if word.quote_style.is_none()
         && matches!(word.keyword, Keyword::FROM | Keyword::JOIN | Keyword::STRAIGHT_JOIN))
+}
+
+fn goes_on_query(token: &Token) -> bool {
+    matches!(token, Token::Word(word) if word.quote_style.is_none()
+    && matches!(
+        word.keyword,
+        Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT | Keyword::ORDER | Keyword::LIMIT
+    ))
 }
 
 /// Whether what stands behind a token is a member of a list, or its beginning.
@@ -148,6 +162,10 @@ mod tests {
                 "SELECT 1 FROM ( ( a CROSS JOIN b ) CROSS JOIN c ) JOIN d USING ( x , y )",
             ),
             (
+                "SELECT 1 FROM (((SELECT 1, 2) EXCEPT SELECT 3, 4) a, b)",
+                "SELECT 1 FROM ( ( ( SELECT 1 , 2 ) EXCEPT SELECT 3 , 4 ) a CROSS JOIN b )",
+            ),
+            (
                 "SELECT 1 FROM (a, (SELECT 1, 2) b)",
                 "SELECT 1 FROM ( a CROSS JOIN ( SELECT 1 , 2 ) b )",
             ),
@@ -164,6 +182,8 @@ mod tests {
             "SELECT 1 FROM a JOIN f ( 1 , 2 )",
             "SELECT ( 1 , 2 ) IN ( SELECT 1 , 2 )",
             "SELECT 1 FROM ( VALUES ( 1 , 2 ) ) t",
+            "SELECT 1 FROM ( ( SELECT 1 , 2 ) UNION SELECT 3 , 4 ) t , u",
+            "SELECT 1 FROM ( ( SELECT 1 , 2 UNION SELECT 3 , 4 ) ORDER BY 1 , 2 ) t",
         ] {
             assert_eq!(joined(sql), sql);
         }

@@ -7,6 +7,7 @@
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, JoinType, Result};
 use datafusion::logical_expr::logical_plan::{FetchType, SkipType};
+use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Distinct, Expr, Limit, LogicalPlan};
 use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
 
@@ -135,5 +136,20 @@ fn has_plain_subqueries(condition: &Expr, schema: &DFSchema) -> Result<bool> {
             .all(|column| schema.is_column_from_schema(column));
         Ok(!is_local || !is_joined_by_engine(part, false)?)
     })?;
-    Ok(!is_strange)
+    Ok(!is_strange && !asks_sets_of_rows_outside(condition, schema)?)
+}
+
+/// Whether something of a condition that the engine would take out of the subquery, for the columns of the row outside that it names, has
+/// a set in it: the engine's joins ask none.
+fn asks_sets_of_rows_outside(condition: &Expr, schema: &DFSchema) -> Result<bool> {
+    for part in split_conjunction(condition) {
+        let has_set = part.exists(|part| {
+            let is_value = matches!(part, Expr::ScalarSubquery(_));
+            Ok(!is_value && subquery_of(part).is_some())
+        })?;
+        if has_set && !outer_columns_of(part, schema)?.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

@@ -1,0 +1,63 @@
+//! The columns of `VALUES ROW(1, 2)`: MySQL's are called column_0 and column_1, the engine's column1 and column2.
+
+use datafusion::sql::sqlparser::ast::{Query, SetExpr, TableFactor};
+use datafusion::sql::sqlparser::parser::Parser;
+
+use super::MySqlGrammar;
+use crate::all_rows::empty;
+use crate::{ErrorCode, SqlError};
+
+/// Selects the columns of rows that are written out by MySQL's names.
+///
+/// # Errors
+/// The rows are not equally long.
+pub(super) fn name_columns(body: &mut SetExpr) -> Result<(), SqlError> {
+    match body {
+        SetExpr::Values(values) => {
+            let width = values.rows.first().map_or(0, |row| row.len());
+            let other = values.rows.iter().position(|row| row.len() != width);
+            if let Some(at) = other {
+                return Err(SqlError::new(format!(
+                    "row {} of VALUES has {} values and the first has {width}",
+                    at + 1,
+                    values.rows[at].len()
+                ))
+                .with_code(ErrorCode::WRONG_VALUE_COUNT));
+            }
+            if width > 0 {
+                let mut select = selection(width)?;
+                put_rows(&mut select, std::mem::replace(body, empty()));
+                *body = *select.body;
+            }
+        }
+        SetExpr::SetOperation { left, right, .. } => {
+            name_columns(left)?;
+            name_columns(right)?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// A SELECT of so many columns; in its FROM stands something for the rows.
+fn selection(width: usize) -> Result<Box<Query>, SqlError> {
+    let items = (0..width).map(|at| format!("column{} AS column_{at}", at + 1));
+    let items = items.collect::<Vec<_>>().join(", ");
+    let text = format!("SELECT {items} FROM (SELECT 1) AS __values");
+    Parser::new(&MySqlGrammar)
+        .try_with_sql(&text)
+        .and_then(|mut parser| parser.parse_query())
+        .map_err(|error| SqlError::new(error.to_string()))
+}
+
+fn put_rows(query: &mut Query, rows: SetExpr) {
+    let SetExpr::Select(select) = query.body.as_mut() else {
+        return;
+    };
+    for table in &mut select.from {
+        if let TableFactor::Derived { subquery, .. } = &mut table.relation {
+            *subquery.body = rows;
+            return;
+        }
+    }
+}
