@@ -37,11 +37,11 @@ differential:
 
 # tests/README.md.
 mutations:
-	scripts/mutations $(or $(COUNT),100000) $(or $(FIRST),0)
+	scripts/mutations $(if $(RELEASE),--release) $(or $(COUNT),100000) $(or $(FIRST),0)
 
 # docs/security.md.
 fuzz:
-	scripts/fuzz $(or $(COUNT),100000) $(or $(FIRST),0)
+	scripts/fuzz $(if $(RELEASE),--release) $(or $(COUNT),100000) $(or $(FIRST),0)
 
 # The debug program, or that of MERIDIAN_BIN; tests/README.md.
 faults:
