@@ -174,6 +174,8 @@ def weight(variants: tuple[Query, ...]) -> tuple[int, int]:
         extras += node.how != "inner" if isinstance(node, Join) else 0
         extras += bool(getattr(node, "negated", False)) + bool(getattr(node, "distinct", False)) + bool(getattr(node, "is_qualified", False))
         extras += isinstance(node, Constant) and node.role is not None
+        # A constant needs no table.
+        extras += isinstance(node, Column)
     return size(query), extras
 
 
