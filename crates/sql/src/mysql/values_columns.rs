@@ -18,7 +18,7 @@ pub(super) fn name_columns(body: &mut SetExpr) -> Result<(), SqlError> {
             let other = values.rows.iter().position(|row| row.len() != width);
             if let Some(at) = other {
                 return Err(SqlError::new(format!(
-                    "row {} of VALUES has {} values and the first has {width}",
+                    "the rows of VALUES are not equally long: the first has {width} values, row {} has {}",
                     at + 1,
                     values.rows[at].len()
                 ))
