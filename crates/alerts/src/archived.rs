@@ -22,7 +22,7 @@ use crate::statements as sql;
 use crate::store::{Kind, Values, first};
 use crate::transaction::{emptied, forced_keys, keys_of, releases};
 
-/// So many rows of one of the statements of rows through an edition; there may be more.
+/// As many rows through an edition are asked for at once; where there are as many there may be more.
 const MOST_THROUGH: usize = 5000;
 
 /// A row of a table, by its key.
@@ -31,6 +31,15 @@ enum RowKey {
     Source(i64),
     /// By object, visit and detector.
     Forced(i64, i64, i64),
+}
+
+impl RowKey {
+    const fn numbers(self) -> [i64; 3] {
+        match self {
+            Self::Source(id) => [id, 0, 0],
+            Self::Forced(object, visit, detector) => [object, visit, detector],
+        }
+    }
 }
 
 /// The archive of a database, if it is known here.
@@ -129,7 +138,8 @@ impl Reader {
             AlertTable::DiaForcedSource => (sql::FORCED_THROUGH, &FORCED_KINDS),
             _ => (sql::SOURCES_THROUGH, &[Kind::Int]),
         };
-        let found = self.connection.fetch(statement, &edition, kinds).await?;
+        let statement = format!("{statement} LIMIT {MOST_THROUGH}");
+        let found = self.connection.fetch(&statement, &edition, kinds).await?;
         let keys = found_keys(found, table);
         Ok((keys.len() < MOST_THROUGH).then_some(keys))
     }
@@ -150,7 +160,7 @@ impl Reader {
         let known = match known {
             Some(known) => known,
             None => {
-                asked = self.known(&keys).await?;
+                asked = self.known(&keys, table).await?;
                 &asked
             }
         };
@@ -160,31 +170,16 @@ impl Reader {
         Ok(())
     }
 
-    /// Which of these rows the store has.
-    async fn known(&mut self, keys: &[RowKey]) -> Result<HashSet<RowKey>> {
-        let sources = keys.iter().filter_map(|key| match key {
-            RowKey::Source(id) => Some(*id),
-            RowKey::Forced(..) => None,
-        });
-        let sources = [Values::ints(sources)];
-        let found = self
-            .connection
-            .fetch(sql::KNOWN_SOURCES, &sources, &[Kind::Int])
-            .await?;
-        let mut known = found_keys(found, AlertTable::DiaSource);
-        let forced = keys.iter().filter_map(|key| match key {
-            RowKey::Source(_) => None,
-            RowKey::Forced(object, visit, detector) => Some([*object, *visit, *detector]),
-        });
-        let forced: Vec<[i64; 3]> = forced.collect();
-        let column = |at: usize| Values::ints(forced.iter().map(|key| key[at]));
-        let forced = [column(0), column(1), column(2)];
-        let found = self
-            .connection
-            .fetch(sql::KNOWN_FORCED, &forced, &FORCED_KINDS)
-            .await?;
-        known.extend(found_keys(found, AlertTable::DiaForcedSource));
-        Ok(known)
+    /// Which of these rows of a table the store has.
+    async fn known(&mut self, keys: &[RowKey], table: AlertTable) -> Result<HashSet<RowKey>> {
+        let column = |at: usize| Values::ints(keys.iter().map(|key| key.numbers()[at]));
+        let columns = [column(0), column(1), column(2)];
+        let (statement, columns, kinds): (_, _, &[Kind]) = match table {
+            AlertTable::DiaForcedSource => (sql::KNOWN_FORCED, &columns[..], &FORCED_KINDS),
+            _ => (sql::KNOWN_SOURCES, &columns[..1], &[Kind::Int]),
+        };
+        let found = self.connection.fetch(statement, columns, kinds).await?;
+        Ok(found_keys(found, table))
     }
 
     /// Where sources are that were removed; `None` if that is not known of all.

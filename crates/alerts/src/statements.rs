@@ -464,12 +464,12 @@ pub(crate) const FORGET_CHUNKS: &str = "WITH r(edition) AS ({rows}) UPDATE repli
 /// For times of editions: the first chunk of each.
 pub(crate) const CHUNK_OF_TIME: &str = "WITH r(closed_us) AS ({rows}) SELECT r.closed_us, MIN(c.number) FROM r CROSS JOIN editions e CROSS JOIN replica_chunks c \
      WHERE e.closed_us = r.closed_us AND c.edition = e.edition GROUP BY r.closed_us";
-/// Rows of chunks through an edition: the last of these chunks is looked for from the newest one back. In order, so that PostgreSQL goes by the
-/// index: without, it expects so many rows that it would look at all.
+/// Rows of chunks through an edition: the last of these chunks is looked for from the newest one back. A LIMIT is to
+/// follow: in this order PostgreSQL goes by the index, and else it expects so many rows that it would look at all.
 pub(crate) const SOURCES_THROUGH: &str = "WITH r(edition) AS ({rows}) SELECT s.source FROM sources s WHERE s.chunk <= \
-     (SELECT c.number FROM replica_chunks c CROSS JOIN r WHERE +c.edition <= r.edition ORDER BY c.number DESC LIMIT 1) ORDER BY s.chunk LIMIT 5000";
+     (SELECT c.number FROM replica_chunks c CROSS JOIN r WHERE +c.edition <= r.edition ORDER BY c.number DESC LIMIT 1) ORDER BY s.chunk";
 pub(crate) const FORCED_THROUGH: &str = "WITH r(edition) AS ({rows}) SELECT f.object, f.visit, f.detector FROM forced f WHERE f.chunk <= \
-     (SELECT c.number FROM replica_chunks c CROSS JOIN r WHERE +c.edition <= r.edition ORDER BY c.number DESC LIMIT 1) ORDER BY f.chunk LIMIT 5000";
+     (SELECT c.number FROM replica_chunks c CROSS JOIN r WHERE +c.edition <= r.edition ORDER BY c.number DESC LIMIT 1) ORDER BY f.chunk";
 pub(crate) const KNOWN_SOURCES: &str = "WITH r(source) AS ({rows}) SELECT s.source FROM r CROSS JOIN sources s WHERE s.source = r.source";
 pub(crate) const KNOWN_FORCED: &str = "WITH r(object, visit, detector) AS ({rows}) SELECT f.object, f.visit, f.detector FROM r CROSS JOIN forced f \
      WHERE f.object = r.object AND f.visit = r.visit AND f.detector = r.detector";
