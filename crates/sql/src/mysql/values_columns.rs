@@ -1,6 +1,6 @@
 //! The columns of `VALUES ROW(1, 2)`: MySQL's are called column_0 and column_1, the engine's column1 and column2.
 
-use datafusion::sql::sqlparser::ast::{Query, SetExpr, TableFactor};
+use datafusion::sql::sqlparser::ast::{SetExpr, TableFactor};
 use datafusion::sql::sqlparser::parser::Parser;
 
 use super::MySqlGrammar;
@@ -25,9 +25,8 @@ pub(super) fn name_columns(body: &mut SetExpr) -> Result<(), SqlError> {
                 .with_code(ErrorCode::WRONG_VALUE_COUNT));
             }
             if width > 0 {
-                let mut select = selection(width)?;
-                put_rows(&mut select, std::mem::replace(body, empty()));
-                *body = *select.body;
+                let rows = std::mem::replace(body, empty());
+                *body = selected(width, rows)?;
             }
         }
         SetExpr::SetOperation { left, right, .. } => {
@@ -39,25 +38,24 @@ pub(super) fn name_columns(body: &mut SetExpr) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// A SELECT of so many columns; in its FROM stands something for the rows.
-fn selection(width: usize) -> Result<Box<Query>, SqlError> {
+/// A SELECT of all columns of rows, which are so many.
+fn selected(width: usize, rows: SetExpr) -> Result<SetExpr, SqlError> {
     let items = (0..width).map(|at| format!("column{} AS column_{at}", at + 1));
     let items = items.collect::<Vec<_>>().join(", ");
     let text = format!("SELECT {items} FROM (SELECT 1) AS __values");
-    Parser::new(&MySqlGrammar)
+    let query = Parser::new(&MySqlGrammar)
         .try_with_sql(&text)
         .and_then(|mut parser| parser.parse_query())
-        .map_err(|error| SqlError::new(error.to_string()))
-}
-
-fn put_rows(query: &mut Query, rows: SetExpr) {
-    let SetExpr::Select(select) = query.body.as_mut() else {
-        return;
+        .map_err(|error| SqlError::new(error.to_string()))?;
+    let mut body = *query.body;
+    // The rows go in the place of SELECT 1.
+    let place = match &mut body {
+        SetExpr::Select(select) => select.from.first_mut().map(|table| &mut table.relation),
+        _ => None,
     };
-    for table in &mut select.from {
-        if let TableFactor::Derived { subquery, .. } = &mut table.relation {
-            *subquery.body = rows;
-            return;
-        }
-    }
+    let Some(TableFactor::Derived { subquery, .. }) = place else {
+        return Err(SqlError::new("VALUES cannot be read here"));
+    };
+    *subquery.body = rows;
+    Ok(body)
 }

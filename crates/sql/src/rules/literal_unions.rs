@@ -1,7 +1,7 @@
 //! Tables that a statement writes row by row, with `UNION`.
 //!
 //! To the engine each row is an input with constant columns, and it loses track of which order constants of several inputs are in: it rejects
-//! `ORDER BY` above some outer joins. They are one list of rows all the same, which is planned and executed sooner, too:
+//! `ORDER BY` above some outer joins. They are one list of rows all the same:
 //!
 //! ```text
 //! Union                      becomes   Values: (1), (2)
