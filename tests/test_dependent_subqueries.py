@@ -104,7 +104,8 @@ def condition(rng: random.Random, inner: str, outer: str) -> str:
         [
             f"{inner}.{one} = {outer}.{two}", f"{inner}.id = {outer}.id", f"{inner}.{one} < {outer}.{two}", f"{inner}.{one} <> {outer}.{two}",
             f"({inner}.{one} = {outer}.{two} OR {inner}.n > {outer}.n)", f"{inner}.{one} + {outer}.{two} > 3", f"{outer}.{two} > 1",
-            f"({inner}.{one} = {outer}.{two}) IS NULL", f"{inner}.{one} IN (1, {outer}.{two})",
+            f"({inner}.{one} = {outer}.{two}) IS NULL", f"{inner}.{one} IN (1, {outer}.{two})", f"{outer}.{two} IN (SELECT w.{one} FROM Wide w WHERE w.n > 1)",
+            f"({inner}.n > {outer}.n OR {outer}.{two} NOT IN (SELECT w.{one} FROM Wide w WHERE w.n = {inner}.n AND w.{one} IS NOT NULL))",
         ]
     )  # fmt: skip
 
@@ -242,3 +243,13 @@ def test_rows_of_a_key_are_joined_in_pieces(connection: pymysql.connections.Conn
         plan = "\n".join(str(row[-1]) for row in cursor.fetchall())
     phases = [line for line in plan.splitlines() if "ChunkPhase" in line]
     assert len(phases) == 1 and "WindowAgg" not in plan, plan
+
+
+def test_a_set_that_depends_on_the_row_is_looked_at_once(connection: pymysql.connections.Connection, oracle: sqlite3.Connection) -> None:
+    """Each of its values once, not once for each of its rows: that is below the loop over pairs."""
+    sql = "SELECT COUNT(*) FROM Stars s WHERE s.n NOT IN (SELECT e.n FROM Epochs e, Wide w WHERE e.n < s.a)"
+    check(connection, oracle, sql)
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN {sql}")
+        plan = dict(cursor.fetchall())["physical_plan"]
+    assert "AggregateExec: mode=Partial, gby=[n@0 as value_0]" in plan.partition("NestedLoopJoinExec")[2], plan
