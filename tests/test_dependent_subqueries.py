@@ -17,7 +17,7 @@ import pytest
 from meridian_cli import Meridian
 from serving import serving
 
-SEEDS = [int(seed) for seed in os.environ.get("MERIDIAN_DEPENDENT_SEEDS", "1,2,3").split(",")]
+SEEDS = [int(seed) for seed in os.environ.get("MERIDIAN_DEPENDENT_SEEDS", "1,2,3,4,5").split(",")]
 STATEMENTS = 40
 
 COLUMNS = {

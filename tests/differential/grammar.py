@@ -60,7 +60,7 @@ class Grammar:
     def statement(self) -> Query:
         """The next statement."""
         self._begin()
-        shape = self.random.choices([self.query, self.sets, self.with_common, self.lookup], [70, 12, 10, 8])[0]
+        shape = self.random.choices([self.query, self.sets, self.with_common, self.lookup, self.regrouped], [66, 12, 10, 8, 4])[0]
         return shape()
 
     def alias(self) -> str:
@@ -182,6 +182,46 @@ class Grammar:
         return Select(
             self.named([*shown, *aggregates]), source, where=where, groups=tuple(groups), is_rollup=self.chance(0.12), having=having
         )
+
+    def regrouped(self) -> Query:
+        """Groups of the groups of a join with rows that are there once: what is a key of these is none of the others."""
+        source, key = self.once()
+        right, other = self.relation()
+        pairs_of_rows = key.rows * other.rows
+        how = self.random.choice(["cross", "comma", "inner", "left", "right"]) if pairs_of_rows < MOST_PAIRS / 3 else "inner"
+        on = None if how in ("cross", "comma") else self.join_condition(Scope([key]), other, Scope([key, other]), pairs_of_rows)
+        found = [one.column for one in Scope([key]).columns("any")]
+        found += [one for one in (self.expressions.column(Scope([other]), "grouped") for _ in range(2)) if one is not None]
+        columns = list(dict.fromkeys(found))
+        grouped = self.counted(Join(how, source, right, on), Scope([key, other]), columns)
+        alias = self.alias()
+        groups = [Column(one.kind, alias, f"c{at}") for at, one in enumerate(columns, 1)]
+        count = Field(f"c{len(columns) + 1}", "big", "")
+        groups = self.random.sample(groups, self.random.randint(1, len(groups)))
+        shown = [one for one in groups if self.chance(0.5)]
+        return self.counted(Derived(grouped, alias), Scope([Entry(alias, (count,), None, other.rows)]), groups, shown)
+
+    def once(self) -> tuple[Source, Entry]:
+        """The values of a column, each once."""
+        source, scope = self.source(most=1)
+        column = self.expressions.column(scope, "grouped")
+        if column is None:
+            return self.once()
+        alias = self.alias()
+        role = next(one.field.role for one in scope.columns("any") if one.column == column)
+        values = Select(self.named([column]), source, groups=(column,))
+        if self.chance(0.5):
+            values = replace(values, groups=(), is_distinct=True)
+        return Derived(values, alias), Entry(alias, (Field("c1", role, ""),), None, scope.entries[0].rows)
+
+    def counted(self, source: Source, scope: Scope, groups: list[Column], shown: list[Column] | None = None) -> Select:
+        """How many rows each group has, and perhaps another aggregate."""
+        aggregates = [self.expressions.aggregate(scope, ["count_all"])]
+        if self.chance(0.5):
+            aggregates.append(self.expressions.aggregate(scope))
+        items = self.named([*(groups if shown is None else shown), *aggregates])
+        where = self.where(scope) if self.chance(0.2) else None
+        return Select(items, source, where=where, groups=tuple(groups))
 
     def grouped_value(self, scope: Scope) -> Expr | None:
         """What is computed of each row by itself, from its columns."""

@@ -9,7 +9,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 use sql::rules::{
-    DistinctWindows, JoinSubqueries, KeepListsApart, LiteralUnions, RecogniseGeometry,
+    DistinctWindows, JoinSubqueries, KeepListsApart, KeysOfGroups, LiteralUnions, RecogniseGeometry,
 };
 
 use super::node::CrossmatchNode;
@@ -51,6 +51,10 @@ impl PushProbeFilters {
         let pushed = place(&rules, "push_down_filter")?;
         let rule = Arc::clone(&rules[pushed]);
         rules[pushed] = Arc::new(Self { rule });
+        for by_keys in KeysOfGroups::RULES {
+            let at = place(&rules, by_keys)?;
+            rules.insert(at, Arc::new(KeysOfGroups));
+        }
         Ok(rules)
     }
 }

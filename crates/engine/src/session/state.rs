@@ -13,7 +13,7 @@ use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use sql::mysql::Operators;
 use sql::rules::{
-    ApartGroups, CheckIntegers, CompareValues, GuardValues, JsonValues, MeetValues,
+    ApartGroups, CheckIntegers, CompareValues, GuardValues, JsonValues, KeysOfGroups, MeetValues,
     NullableSubqueries, OrderComparisons, PlainUsing, ProjectSetExpressions, ProjectSubqueries,
     RoundRecursion, SettleNumbers, SingleRows, TimesAsTexts, WidenFloats, WindowOrders,
     WriteOutMemberships,
@@ -106,7 +106,7 @@ pub(super) fn state(options: &SessionOptions, database: &str) -> Result<SessionS
         .with_optimizer_rules(checked(PushProbeFilters::among_rules()?, |rule| {
             Arc::new(rule)
         }))
-        .with_relation_planners(vec![Arc::new(MatchRelations)])
+        .with_relation_planners(vec![Arc::new(KeysOfGroups), Arc::new(MatchRelations)])
         .with_query_planner(Arc::new(MatchingPlanner))
         .build();
     use datafusion::execution::FunctionRegistry as _;
