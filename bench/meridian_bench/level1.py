@@ -9,13 +9,11 @@ objects that were detected in the last five visits.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import subprocess
 import tempfile
 import threading
 import time
-import urllib.request
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -47,6 +45,7 @@ from .level1_camera import (
     write_release,
 )
 from .level1_merge import Merge, measure_merge, report_merge
+from .level1_users import Users
 from .machine import describe
 from .markdown import markdown_table
 from .served import served
@@ -231,7 +230,7 @@ def measure_cadence(
     database: AlertDatabase, observed: list[Detector], first: int, archived: int, visits: int, seconds: float, users: int = 20
 ) -> Cadence:
     """Visits of all detectors, one every so many seconds in a night after a history, while users ask for cones and light curves."""
-    measured, ended = Cadence(visits, seconds, archived=archived), threading.Event()
+    measured = Cadence(visits, seconds, archived=archived)
     night = FIRST_TIME + first * CADENCE
     moment, frames = visit_of(observed, first, night)
     database.store(moment, **tables_of(frames))
@@ -240,31 +239,7 @@ def measure_cadence(
         begun = time.perf_counter()
         measured.quiet_rows += read_of(database, detector, moment)
         measured.quiet.append(time.perf_counter() - begun)
-    failures: list[BaseException] = []
-
-    def user(number: int) -> None:
-        rng = numpy.random.default_rng(number)
-        while not ended.is_set():
-            detector = observed[rng.integers(len(observed))]
-            (ra, dec), (east, north) = detector.corner, rng.uniform(0, WIDTH, 2)
-            key = detector.variable(int(rng.integers(VARIABLE)))
-            query = rng.choice(
-                [
-                    f"SELECT * FROM DiaObjectLast WHERE scisql_s2PtInCircle(ra, `dec`, {ra + east}, {dec + north}, 0.02) = 1",
-                    f"SELECT midpointMjdTai, psfFlux FROM DiaSource WHERE diaObjectId = {key} ORDER BY midpointMjdTai",
-                ]
-            )
-            body = json.dumps({"statement": str(query), "database": database.name}).encode()
-            begun = time.perf_counter()
-            try:
-                with urllib.request.urlopen(f"{database.url}/sql?format=csv", body, timeout=600) as response:
-                    response.read()
-            except OSError as error:
-                failures.append(error)
-                return
-            measured.asked.append(time.perf_counter() - begun)
-            ended.wait(1.0)
-
+    fields = [(detector.corner, WIDTH, range(detector.variable(0), detector.variable(VARIABLE))) for detector in observed]
     def client(moment: float, exposures: list[dict[str, pa.Table]], mine: int, taken: list[tuple[float, float]]) -> None:
         for number in range(mine, len(observed), 2):
             begun = time.perf_counter()
@@ -273,9 +248,7 @@ def measure_cadence(
             database.store(moment, **exposures[number])
             taken.append((read - begun, time.perf_counter() - read))
 
-    asking = [threading.Thread(target=user, args=(number,)) for number in range(users)]
-    for thread in asking:
-        thread.start()
+    asking = Users(database.url, database.name, fields, users)
     due = time.monotonic()
     for visit in range(1, visits + 1):
         moment, exposures = exposures_of(observed, first + visit, night + visit * seconds / 86400)
@@ -286,21 +259,17 @@ def measure_cadence(
             thread.start()
         for thread in clients:
             thread.join()
-        if len(taken) != len(observed) or failures:
-            ended.set()
-            raise SystemExit(f"visit {visit}: {len(taken)} of {len(observed)} detectors were read and stored; users: {failures}")
+        asking.check()
+        if len(taken) != len(observed):
+            raise SystemExit(f"visit {visit}: {len(taken)} of {len(observed)} detectors were read and stored")
         measured.read += [read for read, _ in taken]
         measured.store += [store for _, store in taken]
         measured.taken.append(time.monotonic() - begun)
         measured.missed += measured.taken[-1] > seconds
         due = max(due + seconds, begun)
-        usual = [f"{statistics.median(column) * 1e3:.0f} ms" for column in (*zip(*taken, strict=True), measured.asked[-50:] or [0.0])]
-        print(f"visit {visit}: {measured.taken[-1]:.1f} s; read, store, users' queries: {', '.join(usual)}", flush=True)
-    ended.set()
-    for thread in asking:
-        thread.join()
-    if failures:
-        raise SystemExit(f"users' queries failed: {failures}")
+        usual = [f"{statistics.median(column) * 1e3:.0f} ms" for column in zip(*taken, strict=True)]
+        print(f"visit {visit}: {measured.taken[-1]:.1f} s; read, store: {', '.join(usual)}", flush=True)
+    measured.asked = asking.end()
     return measured
 
 

@@ -7,6 +7,7 @@
 
 mod audit;
 mod authenticator;
+mod background_threads;
 #[cfg(test)]
 #[path = "../tests/chance/mod.rs"]
 mod chance;
@@ -291,7 +292,7 @@ async fn http_state(config: &Config, shared: &Arc<Shared>, archive: &Arc<Archive
         Arc::clone(archive),
         config.cone_columns.clone(),
         TableRoom::new(memory, received, config.http_patience, opening),
-        AlertDatabases::new(archive, rows, memory),
+        AlertDatabases::new(archive, rows, memory, config.threads),
     );
     state.jobs.reopen_uploads().await;
     state

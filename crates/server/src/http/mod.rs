@@ -121,7 +121,7 @@ fn router(state: Arc<HttpState>, names: Arc<AllowedHosts>) -> Router {
         .merge(user_tables::routes())
         .merge(query_api::routes())
         .merge(editor::routes())
-        .merge(alerts::routes())
+        .merge(alerts::routes(&state))
         .fallback(pages::nothing_here)
         .layer(compression)
         .layer(from_fn_with_state(names, same_site::own_names_only))

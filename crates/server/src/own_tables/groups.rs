@@ -13,7 +13,6 @@
 //! Rows are appended from memory ([`SmallAppends`]). A table that has got many parts is compacted.
 
 use std::collections::{HashMap, HashSet};
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,12 +21,12 @@ use arrow::datatypes::{Field, Schema};
 use catalog::{Catalog, Column, Rights, fold_name};
 use ingest::{CompactRequest, IngestError, MANY_PARTS, Progress, SmallAppends, SmallRows};
 use sql::ErrorCode;
-use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Mutex as Turn, oneshot};
 use tokio::time::sleep;
 
 use super::{Change, OwnTable, ROWS, of_file, of_load, stored_column};
 use crate::ClientError;
+use crate::background_threads::BackgroundThreads;
 
 /// Rows of a statement that are stored with others'; more are worth a part of their own.
 pub(super) const MOST_ROWS: usize = 1000;
@@ -38,9 +37,8 @@ const MOST_TABLES: usize = 32;
 /// How long is waited at most for those who come again, and how often it is looked whether they are there.
 const MOST_WAIT: Duration = Duration::from_millis(5);
 const LOOK: Duration = Duration::from_millis(1);
-/// The threads of [`StoringThreads`], which mostly wait for the disk, and their stacks.
+/// The threads that store groups and compact tables, which mostly wait for the disk.
 const THREADS: usize = 2;
-const STACK: usize = 16 << 20;
 /// What the rows of INSERTs come from, in the list of parts.
 const SOURCE: &str = "INSERT";
 
@@ -79,14 +77,27 @@ impl WaitingRows {
 }
 
 /// The statements that wait, by the tables that they insert into. A table that is here has somebody who stores what waits.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct InsertGroups {
     waiting: Mutex<HashMap<String, Vec<WaitingRows>>>,
     /// Those who append to tables, by the tables, the last used one last.
     appending: Mutex<Vec<(String, Arc<Turn<SmallAppends>>)>>,
     /// Tables that are being compacted.
     compacted: Mutex<HashSet<String>>,
-    threads: StoringThreads,
+    /// Not those of statements: whoever gives the first statement of a group up, or loses the threads that it runs on, does not give up the
+    /// others.
+    threads: BackgroundThreads,
+}
+
+impl Default for InsertGroups {
+    fn default() -> Self {
+        Self {
+            waiting: Mutex::default(),
+            appending: Mutex::default(),
+            compacted: Mutex::default(),
+            threads: BackgroundThreads::new("meridian-inserts", THREADS),
+        }
+    }
 }
 
 impl InsertGroups {
@@ -257,37 +268,6 @@ impl InsertGroups {
         });
         if let Err(error) = begun {
             tracing::warn!(%error, "a table with many parts could not be compacted");
-        }
-    }
-}
-
-/// The threads that store groups and compact tables. They are not those of statements: whoever gives the first statement of a group up, or loses
-/// the threads that it runs on, does not give up the others.
-#[derive(Debug, Default)]
-struct StoringThreads(Mutex<Option<Runtime>>);
-
-impl StoringThreads {
-    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
-        let mut runtime = lock(&self.0);
-        let runtime = match runtime.take() {
-            Some(started) => runtime.insert(started),
-            None => {
-                let mut threads = Builder::new_multi_thread();
-                let threads = threads.worker_threads(THREADS).thread_stack_size(STACK);
-                let threads = threads.thread_name("meridian-inserts").enable_all();
-                runtime.insert(threads.build()?)
-            }
-        };
-        runtime.spawn(work);
-        Ok(())
-    }
-}
-
-impl Drop for StoringThreads {
-    fn drop(&mut self) {
-        // What is not stored is answered by nobody.
-        if let Some(runtime) = lock(&self.0).take() {
-            runtime.shutdown_background();
         }
     }
 }

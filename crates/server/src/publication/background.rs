@@ -60,7 +60,9 @@ pub(crate) async fn publish_in_background(databases: Arc<AlertDatabases>, stop: 
     while timeout(INTERVAL, stop.cancelled()).await.is_err() {
         // A directory that cannot be read is told of by whoever asks for it.
         for name in databases.names().unwrap_or_default() {
-            let Err(error) = publish_one(&databases, &name).await else {
+            let publishing = Box::pin(publish_one(Arc::clone(&databases), name.clone()));
+            let published = databases.run(publishing).await;
+            let Err(error) = published.unwrap_or(Err(AlertsError::Ending.into())) else {
                 problems.remove(&name);
                 continue;
             };
@@ -73,8 +75,8 @@ pub(crate) async fn publish_in_background(databases: Arc<AlertDatabases>, stop: 
     }
 }
 
-async fn publish_one(databases: &AlertDatabases, name: &str) -> Result<(), PublicationError> {
-    let database = databases.database(name).await?;
+async fn publish_one(databases: Arc<AlertDatabases>, name: String) -> Result<(), PublicationError> {
+    let database = databases.database(&name).await?;
     if database.replica_seconds().is_none() {
         return Ok(());
     }

@@ -65,8 +65,11 @@ pub(crate) async fn follow_in_background(databases: Arc<AlertDatabases>, stop: C
         databases.following.retain(|name| tasks.contains_key(name));
         for name in names {
             if !tasks.contains_key(&name) && follows(&databases, &name).await {
-                let task = follow_one(Arc::clone(&databases), name.clone());
-                tasks.entry(name).or_default().spawn(task);
+                let (of, following) = (Arc::clone(&databases), name.clone());
+                tasks.entry(name).or_default().spawn(async move {
+                    // Threads that cannot be started are asked for again.
+                    let _ = of.run(follow_one(Arc::clone(&of), following)).await;
+                });
             }
         }
         if timeout(INTERVAL, stop.cancelled()).await.is_ok() {

@@ -7,13 +7,17 @@ mod changes;
 mod reads;
 
 use std::collections::HashMap;
+use std::io;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use ::alerts::{AlertDatabase, AlertsError};
 use axum::Router;
 use axum::body::Body;
+use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Response, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::IntoResponse;
 use axum::routing::{get, post, put};
 use engine::Archive;
@@ -25,6 +29,7 @@ use tracing::error;
 
 use super::HttpState;
 use super::problem::Problem;
+use crate::background_threads::BackgroundThreads;
 use crate::publication::{
     ArchiveRows, Following, PublicationError, PublicationStatus, PublishedEdition, Publishing,
     empty_store, publish,
@@ -51,12 +56,20 @@ pub(crate) struct AlertDatabases {
     pub(crate) following: Following,
     /// What only the archive has.
     rows: Arc<ArchiveRows>,
+    /// What pipelines ask for is done on these, and publications, and what is read of databases that are followed.
+    threads: BackgroundThreads,
 }
 
 impl AlertDatabases {
-    /// Those beside an archive, in a server that may use so many bytes of memory for queries.
-    pub(crate) fn new(archive: &Arc<Archive>, rows: ArchiveRows, memory: u64) -> Self {
+    /// Those beside an archive, in a server that may use so many bytes of memory for queries and so many threads.
+    pub(crate) fn new(
+        archive: &Arc<Archive>,
+        rows: ArchiveRows,
+        memory: u64,
+        threads: NonZeroUsize,
+    ) -> Self {
         Self {
+            threads: BackgroundThreads::new("meridian-alerts", threads.get()).lowered(),
             rows: Arc::new(rows),
             data: archive.catalog().data_dir().to_owned(),
             archive: Arc::clone(archive),
@@ -68,6 +81,17 @@ impl AlertDatabases {
         }
     }
 
+    /// Does work on the threads of the alert databases, until nobody waits for it.
+    ///
+    /// # Errors
+    /// The system cannot start them, or they have ended.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> io::Result<T> {
+        self.threads.run(work).await
+    }
+
     /// The database of a name, opened.
     pub(crate) async fn database(&self, name: &str) -> Result<Arc<AlertDatabase>, AlertsError> {
         // Names that are none are not kept.
@@ -77,8 +101,11 @@ impl AlertDatabases {
             });
         }
         let cell = Arc::clone(self.opened.lock().await.entry(name.to_owned()).or_default());
-        let open = || async {
-            let opened = AlertDatabase::open(&self.data, name).await?;
+        // Its connections and what writes into it belong to the threads that open it.
+        let (data, name) = (self.data.clone(), name.to_owned());
+        let open = || async move {
+            let opened = self.run(async move { AlertDatabase::open(&data, &name).await });
+            let opened = opened.await.map_err(|_| AlertsError::Ending)??;
             Ok(Arc::new(opened.with_archive(Arc::clone(&self.rows) as _)))
         };
         cell.get_or_try_init(open).await.cloned()
@@ -113,8 +140,8 @@ impl AlertDatabases {
     }
 }
 
-/// The routes.
-pub(super) fn routes() -> Router<Arc<HttpState>> {
+/// The routes, whose requests are done on the threads of the alert databases: a read merges tens of thousands of rows.
+pub(super) fn routes(state: &Arc<HttpState>) -> Router<Arc<HttpState>> {
     Router::new()
         .route("/alerts", get(reads::list))
         .route("/alerts/{database}", get(reads::describe))
@@ -192,6 +219,21 @@ pub(super) fn routes() -> Router<Arc<HttpState>> {
             "/alerts/{database}/replica-chunks/delete",
             post(changes::delete_replica_chunks),
         )
+        .route_layer(from_fn_with_state(Arc::clone(state), aside))
+}
+
+/// Has a request done on the threads of the alert databases, until its sender leaves.
+async fn aside(
+    State(state): State<Arc<HttpState>>,
+    request: Request,
+    next: Next,
+) -> Result<Response<Body>, AlertProblem> {
+    let done = state.alerts.run(next.run(request)).await;
+    Ok(done.map_err(|error| {
+        error!(%error, "a request to an alert database could not be done");
+        let sentence = "the server is ending, or has no threads: send it again in a moment";
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, sentence)
+    })?)
 }
 
 /// What a request does with a database.
