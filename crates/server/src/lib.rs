@@ -16,6 +16,7 @@ mod config;
 mod connection_slots;
 mod daily_usage;
 mod formats;
+mod grants;
 mod heartbeat;
 mod http;
 mod listener;

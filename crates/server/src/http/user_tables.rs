@@ -1,7 +1,7 @@
 //! Tables of users' own over HTTP: made of an uploaded table or of a description, filled, and dropped.
 //!
 //! Source: the dialect of CADC's YouCat, which pyvo speaks (`pyvo.dal.TAPService.create_table`, `load_table`, `remove_table`): PUT and DELETE of
-//! `/tables/<database>.<table>`, POST to `/load/<database>.<table>`. POST to `/tables/...` says until when a table is kept.
+//! `/tables/<database>.<table>`, POST to `/load/<database>.<table>`. POST to `/tables/...` says until when a table is kept, and who may read it.
 
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ use quick_xml::Reader;
 use quick_xml::events::Event;
 use sql::mysql::{DeclaredColumn, TableExpiry};
 use sql::{Connection, Dialect, ErrorCode};
+use users::ANONYMOUS;
 
 use super::parameters::RequestParameters;
 use super::problem::Problem;
@@ -116,7 +117,8 @@ async fn remove(
     Ok(response)
 }
 
-/// `POST`: says until when a table is kept: `expire` is `default`, `never`, or a number of days.
+/// `POST`: says until when a table is kept (`expire`: `default`, `never`, or a number of days), or who else may read it (`grant` and `revoke`:
+/// names of users and groups, or `PUBLIC`, between commas).
 async fn change(
     State(state): State<Arc<HttpState>>,
     Path(name): Path<String>,
@@ -127,12 +129,27 @@ async fn change(
     let form = to_bytes(body, LONGEST_FORM).await;
     let form = form.map_err(|_| Problem::bad("the form cannot be read, or has more than 4 KiB"))?;
     let given = RequestParameters::read_form(uri.query().unwrap_or_default(), &form)?;
+    let what = ["EXPIRE", "GRANT", "REVOKE"].map(|name| given.value(name));
+    match what {
+        [Ok(Some(expiry)), Ok(None), Ok(None)] => expire(&table, expiry).await,
+        [Ok(None), Ok(Some(names)), Ok(None)] => share(&state, &table, names, false).await,
+        [Ok(None), Ok(None), Ok(Some(names))] => share(&state, &table, names, true).await,
+        what => {
+            what.into_iter().collect::<Result<Vec<_>, _>>()?;
+            Err(Problem::bad(
+                "give one of expire=, grant= and revoke=, such as grant=bob",
+            ))
+        }
+    }
+}
+
+async fn expire(table: &OwnTable, expiry: &str) -> Result<Response<Body>, Problem> {
     let wrong = || {
         Problem::bad(
             "give expire=default, expire=never, or expire= with a number of days from now on",
         )
     };
-    let expiry = match given.value("EXPIRE")?.ok_or_else(wrong)? {
+    let expiry = match expiry {
         word if word.eq_ignore_ascii_case("default") => TableExpiry::Default,
         word if word.eq_ignore_ascii_case("never") => TableExpiry::Never,
         days => {
@@ -142,6 +159,32 @@ async fn change(
     };
     let expires = table.set_expiry(expiry).await?;
     let told = serde_json::json!({"table": table.shown(), "expires": expires});
+    Ok(json(StatusCode::OK, &told))
+}
+
+async fn share(
+    state: &HttpState,
+    table: &OwnTable,
+    names: &str,
+    revoke: bool,
+) -> Result<Response<Body>, Problem> {
+    if state
+        .shared
+        .user
+        .as_ref()
+        .is_some_and(|me| me.name == ANONYMOUS)
+    {
+        let sentence = "who has not logged in cannot say who reads a table: log in";
+        return Err(ClientError::new(ErrorCode::ACCESS_DENIED, sentence).into());
+    }
+    table.find().await?;
+    let names: Vec<String> = names
+        .split(',')
+        .map(|name| name.trim().to_owned())
+        .collect();
+    table.share(names.clone(), revoke).await?;
+    let word = if revoke { "revoked" } else { "granted" };
+    let told = serde_json::json!({"table": table.shown(), word: names});
     Ok(json(StatusCode::OK, &told))
 }
 

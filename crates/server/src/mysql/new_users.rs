@@ -3,7 +3,8 @@
 use ::users::{NativePassword, UserList, Users, UsersError};
 use sql::mysql::NewPassword;
 
-use super::user_statements::{failed, namesake};
+use super::user_statements::namesake;
+use crate::grants::failed;
 use crate::{ClientError, native_password};
 
 /// Adds users; takes those back that it has added if one cannot be.

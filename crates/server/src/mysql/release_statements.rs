@@ -8,8 +8,8 @@ use sql::ErrorCode;
 
 use super::connection::Client;
 use super::parameters::quoted;
-use super::user_statements::{failed, no_grantee};
 use crate::ClientError;
+use crate::grants::{failed, no_grantee};
 
 impl Client {
     /// The statement that lists the conditions by which rows are released, and who sees the other rows beside administrators.

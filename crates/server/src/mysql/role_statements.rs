@@ -8,7 +8,7 @@ use engine::EngineError;
 use sql::mysql::UserStatement;
 use sql::{ErrorCode, Warning};
 
-use super::user_statements::failed;
+use crate::grants::failed;
 use crate::{ClientError, Shared};
 
 /// The warnings that the tables of roles which are dropped, or lose their databases, stay.

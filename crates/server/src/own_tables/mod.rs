@@ -17,6 +17,7 @@ mod made_with_columns;
 mod rows;
 mod submitted;
 mod text_rows;
+mod whose;
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -40,6 +41,7 @@ pub(crate) use self::expiry::{
 pub(crate) use self::groups::InsertGroups;
 pub(crate) use self::layout::{Layout, names_of};
 pub(crate) use self::submitted::make_table;
+use self::whose::not_own;
 use crate::authenticator::Authenticator;
 use crate::mysql::TableTurns;
 use crate::sessions::Sessions;
@@ -508,23 +510,6 @@ impl Change {
             ..reached
         })
     }
-}
-
-/// The error that a table is in nobody's database whose tables the user changes.
-fn not_own(user: &User, table: &str) -> ClientError {
-    let own: Vec<String> = { user.own_databases() }
-        .map(|database| format!("`{database}`.{table}"))
-        .collect();
-    let sentence = match own.as_slice() {
-        [own] => {
-            format!("you may change tables of your own database alone: write it as in {own}")
-        }
-        all => format!(
-            "you may change tables of your own database and of those of your groups alone: write it as in {}",
-            all.join(" or ")
-        ),
-    };
-    ClientError::new(ErrorCode::TABLE_DENIED, sentence)
 }
 
 /// Cancels a load when it is dropped.

@@ -21,6 +21,7 @@ use queries::Submission;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sql::ErrorCode;
+use sql::mysql::{Command, TableCommand};
 
 use super::HttpState;
 use super::upload::{ReceivedBody, Upload};
@@ -81,25 +82,37 @@ fn parsed<T: DeserializeOwned>(body: &ReceivedBody, example: &str) -> Result<T, 
     })
 }
 
-/// The only statement of a text in MySQL's dialect.
+/// The only statement of a text in MySQL's dialect, which returns rows.
 fn only_statement(text: &str) -> Result<String, ClientError> {
-    aside(text.len(), || only_statement_here(text))
+    aside(text.len(), || only_statement_here(text, |_| false))
 }
 
-fn only_statement_here(text: &str) -> Result<String, ClientError> {
+/// The only statement of a text in MySQL's dialect that is submitted: one that returns rows, or makes a table of them.
+fn only_submitted(text: &str) -> Result<String, ClientError> {
+    let makes_table =
+        |command: &Command| matches!(command, Command::Table(TableCommand::Create { .. }));
+    aside(text.len(), || only_statement_here(text, makes_table))
+}
+
+fn only_statement_here(
+    text: &str,
+    is_taken: impl Fn(&Command) -> bool,
+) -> Result<String, ClientError> {
     let text = sql::mysql::executed(text);
     let [statement] = sql::mysql::split_statements(&text)[..] else {
         let sentence = "send one statement in a request, which returns rows";
         return Err(ClientError::new(ErrorCode::SYNTAX, sentence));
     };
-    if let Some(command) = sql::mysql::command(statement)? {
+    if let Some(command) = sql::mysql::command(statement)?
+        && !is_taken(&command)
+    {
         let word = match command {
-            sql::mysql::Command::SelectInto { .. } => "SELECT ... INTO".to_owned(),
+            Command::SelectInto { .. } => "SELECT ... INTO".to_owned(),
             _ => sql::mysql::first_word(statement).to_ascii_uppercase(),
         };
         let sentence = format!(
-            "{word} is for connections of MySQL's protocol: send a statement that returns rows; queries are submitted and cancelled \
-             by requests of their own"
+            "{word} is for connections of MySQL's protocol: send a statement that returns rows; queries and CREATE TABLE ... AS SELECT \
+             are submitted by POST /queries, and own tables are shared, filled and dropped at /tables"
         );
         return Err(ClientError::new(ErrorCode::NOT_SUPPORTED, sentence));
     }
@@ -163,7 +176,15 @@ mod tests {
             ("SELECT 1;;SELECT", ErrorCode::SYNTAX),
         ] {
             assert_eq!(only_statement(text).unwrap_err().code, code, "{text}");
+            assert_eq!(only_submitted(text).unwrap_err().code, code, "{text}");
         }
+        let makes = "CREATE TABLE near AS SELECT 1 AS id";
+        assert_eq!(only_submitted(makes).unwrap(), makes);
+        for text in [makes, "CREATE TABLE near (id INT)", "DROP TABLE near"] {
+            let code = only_statement(text).unwrap_err().code;
+            assert_eq!(code, ErrorCode::NOT_SUPPORTED, "{text}");
+        }
+        assert!(only_submitted("DROP TABLE near").is_err());
     }
 
     #[test]

@@ -19,7 +19,7 @@ use sql::{Dialect, ErrorCode};
 use super::requester::Requester;
 use super::result_stream::{Download, DownloadFormat, DownloadRequest};
 use super::statement::add_warnings;
-use super::{only_statement, parsed, query_number, receive};
+use super::{only_statement, only_submitted, parsed, query_number, receive};
 use crate::http::parameters::RequestParameters;
 use crate::http::problem::Problem;
 use crate::http::streaming::streamed_from;
@@ -203,6 +203,14 @@ impl StatementRequest {
         }
     }
 
+    /// The same for one that is submitted.
+    fn submitted(&self, dialect: Dialect) -> Result<String, ClientError> {
+        match dialect {
+            Dialect::MySql => only_submitted(&self.statement),
+            Dialect::Adql => self.statement(dialect),
+        }
+    }
+
     /// The time of whose state alert databases are read, in microseconds since 1970.
     fn as_of(&self) -> Result<Option<i64>, ClientError> {
         match &self.as_of {
@@ -244,7 +252,7 @@ pub(super) async fn submit(
         limits: StatementLimits::default(),
         as_of: request.as_of()?,
         dialect,
-        statement: request.statement(dialect)?,
+        statement: request.submitted(dialect)?,
     };
     let id = super::submit(&state, submission).await?;
     let described = QueryDescription::from(state.shared.find_query(id)?);
