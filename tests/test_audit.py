@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pymysql
 import pytest
+import requests
 
 from meridian_cli import Meridian
 from serving import serving
@@ -56,6 +57,14 @@ def test_statements_requests_and_logins(meridian: Meridian, tmp_path: Path) -> N
         assert site.http("scs/sky/Star", "ann", RA=10, DEC=10, SR=1)[0] == 200
         assert site.http("tap/sync", "ann", LANG="ADQL", FORMAT="csv", QUERY="SELECT COUNT(*) FROM sky.Star")[0] == 200
         assert site.http("healthz", None)[0] == 200
+        for statement, form in [("CREATE TABLE ann.kept AS SELECT * FROM sky.Band", "grant=boss"), ("CREATE TABLE ann.more AS SELECT 1 AS a", "expire=3")]:
+            with site.connect("ann") as connection:
+                connection.cursor().execute(statement)
+            table = statement.split()[2]
+            login = requests.auth.HTTPBasicAuth("ann", PASSWORD)
+            assert requests.post(server.url(f"/tables/{table}"), data=form, auth=login, timeout=60).ok
+            # Who may read a table now, and until when it is kept, stands in the form alone.
+            assert found(log, lambda it, text=f"POST /tables/{table} {form}": it.get("text") == text)["user"] == "ann"
 
         select = found(log, lambda it: it.get("text") == "SELECT id FROM sky.Star WHERE id < 7")
         assert (select["event"], select["user"], select["protocol"], select["rows"]) == ("statement", "ann", "mysql", 7)

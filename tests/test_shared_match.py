@@ -158,7 +158,9 @@ def test_positions_are_matched_and_kept_with_pyvo(site: Site, lines: list[str], 
         ("ann", "ann.kept", {}, 400, "one of"),
         ("ann", "ann.kept", {"grant": "bob", "expire": "3"}, 400, "one of"),
         ("ann", "ann.kept", {"grant": "nobody"}, 400, "nobody"),
-        ("ann", "ann.kept", {"grant": ""}, 400, ""),
+        ("ann", "ann.kept", {"grant": ""}, 400, "one of"),
+        ("ann", "ann.kept", {"grant": "bob,,cleo"}, 400, "a name is missing"),
+        ("ann", "ann.kept", {"grant": "bob,nobody"}, 400, "nobody"),
         ("ann", "ann.kept", {"revoke": "bob"}, 400, "no grant"),
         ("ann", "ann.nothing", {"grant": "bob"}, 404, "nothing"),
         ("ann", "sky.Star", {"grant": "bob"}, 403, "own"),
@@ -169,6 +171,14 @@ def test_what_cannot_be_shared(site: Site, user: str, table: str, form: dict[str
     ended(site, json.loads(curl(site, "/queries", "-d", json.dumps({"statement": "CREATE TABLE IF NOT EXISTS ann.kept AS SELECT * FROM sky.Band"})))["id"])
     told = requests.post(site.server.url(f"/tables/{table}"), data=form, auth=(user, WORD), timeout=60)
     assert told.status_code == status and part in told.text, told.text
+    assert read_by_stilts(site, "ann.kept", "bob").returncode != 0
+
+
+@pytest.mark.parametrize("query", ["SELECT * FROM ann.kept", "SELECT COUNT(*) FROM sky.Star s, ann.kept k"])
+def test_only_what_may_be_read_is_kept(site: Site, query: str) -> None:
+    ended(site, json.loads(curl(site, "/queries", "-d", json.dumps({"statement": "CREATE TABLE IF NOT EXISTS ann.kept AS SELECT * FROM sky.Band"})))["id"])
+    told = requests.post(site.server.url("/queries"), json={"statement": f"CREATE TABLE bob.mine AS {query}"}, auth=("bob", WORD), timeout=60)
+    assert told.json()["code"] == 1142 and "ann.kept" in told.json()["error"], told.text
 
 
 @pytest.mark.parametrize("statement", ["DROP TABLE ann.kept", "CREATE TABLE ann.more (id INT)", "INSERT INTO ann.kept VALUES (1, 'x')"])

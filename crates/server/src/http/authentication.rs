@@ -126,6 +126,10 @@ async fn audited(State(user_routes): State<Arc<UserRoutes>>, request: Request) -
     if let Some(audit) = shared.authenticator.audit() {
         let user = response.extensions().get::<RequestUser>();
         let status = response.status();
+        let text = match response.extensions().get::<DoneByForm>() {
+            Some(done) => format!("{text} {}", done.0),
+            None => text,
+        };
         audit.add(&AuditEntry {
             event: "request",
             user: user.map_or("", |user| &user.0),
@@ -146,6 +150,10 @@ async fn audited(State(user_routes): State<Arc<UserRoutes>>, request: Request) -
     }
     response
 }
+
+/// What the form of a request has done, for the audit log: its address does not tell.
+#[derive(Debug, Clone)]
+pub(super) struct DoneByForm(pub(super) String);
 
 /// Whose request a response answers.
 #[derive(Debug, Clone)]

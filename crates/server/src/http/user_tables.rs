@@ -19,6 +19,7 @@ use sql::mysql::{DeclaredColumn, TableExpiry};
 use sql::{Connection, Dialect, ErrorCode};
 use users::ANONYMOUS;
 
+use super::authentication::DoneByForm;
 use super::parameters::RequestParameters;
 use super::problem::Problem;
 use super::query_api::{Requester, json};
@@ -143,13 +144,13 @@ async fn change(
     }
 }
 
-async fn expire(table: &OwnTable, expiry: &str) -> Result<Response<Body>, Problem> {
+async fn expire(table: &OwnTable, word: &str) -> Result<Response<Body>, Problem> {
     let wrong = || {
         Problem::bad(
             "give expire=default, expire=never, or expire= with a number of days from now on",
         )
     };
-    let expiry = match expiry {
+    let expiry = match word {
         word if word.eq_ignore_ascii_case("default") => TableExpiry::Default,
         word if word.eq_ignore_ascii_case("never") => TableExpiry::Never,
         days => {
@@ -159,7 +160,10 @@ async fn expire(table: &OwnTable, expiry: &str) -> Result<Response<Body>, Proble
     };
     let expires = table.set_expiry(expiry).await?;
     let told = serde_json::json!({"table": table.shown(), "expires": expires});
-    Ok(json(StatusCode::OK, &told))
+    let mut response = json(StatusCode::OK, &told);
+    let done = DoneByForm(format!("expire={word}"));
+    response.extensions_mut().insert(done);
+    Ok(response)
 }
 
 async fn share(
@@ -182,10 +186,21 @@ async fn share(
         .split(',')
         .map(|name| name.trim().to_owned())
         .collect();
+    if names.iter().any(String::is_empty) {
+        return Err(Problem::bad(
+            "a name is missing: give names of users and groups, or PUBLIC, between commas, as in bob,survey",
+        ));
+    }
     table.share(names.clone(), revoke).await?;
-    let word = if revoke { "revoked" } else { "granted" };
+    let (word, done) = match revoke {
+        true => ("revoked", "revoke"),
+        false => ("granted", "grant"),
+    };
     let told = serde_json::json!({"table": table.shown(), word: names});
-    Ok(json(StatusCode::OK, &told))
+    let mut response = json(StatusCode::OK, &told);
+    let done = DoneByForm(format!("{done}={}", names.join(",")));
+    response.extensions_mut().insert(done);
+    Ok(response)
 }
 
 /// What asks for an index of a column.
