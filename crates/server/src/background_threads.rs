@@ -71,11 +71,11 @@ impl BackgroundThreads {
 
     fn handle(&self) -> io::Result<Handle> {
         let mut runtime = self.runtime();
-        if runtime.is_none() {
-            *runtime = Some(self.start()?);
-        }
-        let started = runtime.as_ref().map(|it| it.handle().clone());
-        started.ok_or_else(|| io::ErrorKind::Interrupted.into())
+        let started = match &mut *runtime {
+            Some(started) => started,
+            none => none.insert(self.start()?),
+        };
+        Ok(started.handle().clone())
     }
 
     fn start(&self) -> io::Result<Runtime> {

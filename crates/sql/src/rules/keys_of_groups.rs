@@ -28,7 +28,7 @@ use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use datafusion::sql::sqlparser::ast::TableFactor;
 
 /// Says of aggregates which columns are a key of their rows: to the planner for each relation in FROM, before it groups; to the optimizer
-/// before each rule that goes by it ([`KeysOfGroups::RULES`]).
+/// before each rule that goes by it ([`KeysOfGroups::RULES`]). It has to be the first of the relation planners.
 #[derive(Debug, Default)]
 pub struct KeysOfGroups;
 
