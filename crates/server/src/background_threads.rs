@@ -11,7 +11,8 @@ use tracing::{Instrument, Span};
 
 use crate::priority::ComputingThreads;
 
-const STACK: usize = 16 << 20;
+/// Publications plan statements, which takes more than the threads of the network have.
+const STACK: usize = 32 << 20;
 
 /// Threads with a name, which begin with the first work that they are given.
 #[derive(Debug)]

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use alerts::{AlertDatabase, AlertSchema, EditionTable, TableSchema, names};
 use catalog::{Catalog, ChangedView, TableChange, TableKind, ViewQuery};
-use engine::{Archive, NewView};
+use engine::{Archive, NewView, create_view};
 use ingest::{LoadRequest, Progress, load};
 
 use super::PublicationError;
 use super::rows::NoRows;
 use super::tables::published_columns;
-use super::views::{column, on_large_stack, sources, without_states_before};
+use super::views::{column, sources, without_states_before};
 use super::words;
 
 /// The name of the table or view.
@@ -28,7 +28,7 @@ const LAST: &str = "lastDiaSourceMjdTai";
 
 /// Makes the table or the view, unless something has its name.
 pub(super) async fn make(
-    archive: &Arc<Archive>,
+    archive: &Archive,
     database: &AlertDatabase,
     schema: &AlertSchema,
 ) -> Result<(), PublicationError> {
@@ -52,9 +52,9 @@ pub(super) async fn make(
         description: Some(DESCRIPTION.to_owned()),
         replace: false,
     };
-    match on_large_stack(Arc::clone(archive), view).await {
+    match create_view(archive, view).await {
         // Another process makes it at the same time.
-        Err(error) if !is_there(catalog, name).await? => Err(error),
+        Err(error) if !is_there(catalog, name).await? => Err(error.into()),
         _ => Ok(()),
     }
 }

@@ -4,26 +4,19 @@
 //! another row of the same table, and an anti-join leaves out those that are replaced; what happens to a row once (the end of a version, the
 //! withdrawal of a forced source) is joined to it. `meridian_as_of()` leaves out whatever was published later.
 
-use std::sync::Arc;
-use std::thread::Builder;
-
 use alerts::{AlertDatabase, AlertSchema, AlertTable, EditionTable, PUBLISHED, REPLACES, names};
 use catalog::{Catalog, ChangedView, View, ViewQuery, fold_name};
-use engine::{Archive, EngineError, NewView, create_view};
+use engine::{Archive, NewView, create_view};
 use sql::AS_OF_FUNCTION;
-use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 use tracing::warn;
 
 use super::PublicationError;
 use super::tables::published_columns;
 use super::{solar_system, words};
 
-const STACK: usize = 32 << 20;
-
 /// Makes the views that are not there yet.
 pub(super) async fn make(
-    archive: &Arc<Archive>,
+    archive: &Archive,
     database: &AlertDatabase,
     schema: &AlertSchema,
 ) -> Result<(), PublicationError> {
@@ -54,7 +47,7 @@ pub(super) async fn make(
             description: Some(view.description().to_owned()),
             replace: false,
         };
-        on_large_stack(Arc::clone(archive), view).await?;
+        create_view(archive, view).await?;
     }
     Ok(())
 }
@@ -114,29 +107,6 @@ async fn changed(
     let solar_system = solar_system::changed(catalog, database, (since, becomes));
     changed.extend(solar_system.await?);
     Ok(changed)
-}
-
-/// Makes a view on a thread of its own: planning takes more of the stack than threads of the network have.
-pub(super) async fn on_large_stack(
-    archive: Arc<Archive>,
-    view: NewView,
-) -> Result<(), PublicationError> {
-    let runtime = Handle::current();
-    let (sender, receiver) = oneshot::channel();
-    let make = move || {
-        let made = runtime.block_on(create_view(&archive, view));
-        // Whoever waits may have given up.
-        let _ = sender.send(made);
-    };
-    let started = Builder::new()
-        .name("meridian-view".to_owned())
-        .stack_size(STACK)
-        .spawn(make);
-    let failed = |reason: String| EngineError::Query(format!("a view could not be made: {reason}"));
-    started.map_err(|error| failed(error.to_string()))?;
-    let made = receiver.await.map_err(|error| failed(error.to_string()))?;
-    made?;
-    Ok(())
 }
 
 /// A view that users read.
