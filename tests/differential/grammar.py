@@ -392,7 +392,7 @@ class Grammar:
         """Two sources joined."""
         pairs_of_rows = max(entry.rows for entry in scope.entries) * other.rows
         naturals = ["natural", "natural left", "natural right", "natural full"]
-        how = self.random.choices(["inner", "left", "right", "full", "cross", "comma", *naturals], [30, 20, 12, 9, 5, 8, 4, 2, 2, 2])[0]
+        how = self.random.choices(["inner", "left", "right", "full", "cross", "comma", *naturals], [26, 18, 14, 15, 5, 8, 4, 2, 2, 2])[0]
         both = Scope([*scope.entries, other])
         common = pairs(scope.columns("any"), Scope([other]).columns("any"))
         seen = visible(left, {entry.alias: entry.fields for entry in scope.entries})[0]

@@ -74,7 +74,7 @@ def test_duckdb_understands_nearly_all_statements(world: World, duck: Oracle) ->
     assert len(failed) <= 2, failed
 
 
-# So many statements have to do: all forms are met long before.
+# So many statements have to do: the rarest form is met four times among them.
 ENOUGH = 10_000
 
 
