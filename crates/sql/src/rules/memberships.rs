@@ -39,8 +39,8 @@ use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, ExprSchemable, Filter, Join, LogicalPlan, LogicalPlanBuilder, Operator,
-    Projection, Subquery, lit, not,
+    BinaryExpr, Distinct, Expr, ExprSchemable, Filter, Join, LogicalPlan, LogicalPlanBuilder,
+    Operator, Projection, Subquery, lit, not,
 };
 use datafusion::optimizer::AnalyzerRule;
 
@@ -217,13 +217,22 @@ fn is_plain_membership(expr: &Expr) -> bool {
 }
 
 /// The same, with a set whose column belongs to a table. One that does not (an expression's, a UNION's) would be taken by the
-/// optimizer for two columns where the join marks rows instead of choosing them. (Sets that depend on the row outside are left:
-/// there it makes columns of its own.)
+/// optimizer for two columns where the join marks rows instead of choosing them. Where the set depends on the row outside it makes
+/// columns of its own, but for a DISTINCT, which a set need not have.
 fn with_named_column(member: InSubquery) -> Result<InSubquery> {
     const TABLE: &str = "__set";
     let set = &member.subquery;
-    if set.subquery.schema().qualified_field(0).0.is_some() || !set.outer_ref_columns.is_empty() {
+    if set.subquery.schema().qualified_field(0).0.is_some() {
         return Ok(member);
+    }
+    if depends_on_row(&member) {
+        let LogicalPlan::Distinct(Distinct::All(rows)) = set.subquery.as_ref() else {
+            return Ok(member);
+        };
+        return Ok(InSubquery {
+            subquery: set.with_plan(Arc::clone(rows)),
+            ..member
+        });
     }
     let plan = LogicalPlanBuilder::from(Arc::clone(&set.subquery))
         .alias(TABLE)?
