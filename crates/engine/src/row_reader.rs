@@ -17,7 +17,7 @@ use catalog::fold_name;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use sky::{LonLatBox, Region};
 use sql::interrupt::check;
-use store::{ChunkFile, RowCondition, ScanRequest, SubChunkRange, scan_files};
+use store::{ChunkFile, OpenFile, RowCondition, ScanRequest, SubChunkRange, scan_files};
 
 use crate::coverage::{Coverage, SubChunkSet};
 use crate::loaded_table::bounds_box;
@@ -183,6 +183,9 @@ impl Reading {
                 let opened = reading.table.stored.open(&reading.archive, slice.chunk);
                 let files = opened.await?.into_iter();
                 let requests = files.filter_map(move |file| {
+                    if !reading.condition.may_pass_in(file.file()) {
+                        return None;
+                    }
                     let ranges = reading.ranges(&file, &slice.sub_chunks);
                     let in_file: Vec<_> = ranges.iter().map(|rows| file.in_file(rows)).collect();
                     let request = (!in_file.is_empty()).then(|| reading.request(in_file));
@@ -269,6 +272,16 @@ impl Tests {
         Ok(self.columns.len() - 1)
     }
 
+    /// Whether a file may have rows that pass, by what it tells of its columns. Parts that came later than what is wanted have none.
+    fn may_pass_in(&self, file: &OpenFile) -> bool {
+        let mut tests = self.values.iter();
+        tests.all(|(at, test)| {
+            let column = self.columns.get(*at);
+            let bounds = column.and_then(|column| file.integer_bounds(*column));
+            bounds.is_none_or(|bounds| test.may_pass_within(bounds))
+        })
+    }
+
     fn kept(&self, columns: &[ArrayRef], rows: usize) -> Result<BooleanArray, EngineError> {
         let wrong = || EngineError::internal("a tested column has another type");
         let mut kept = vec![true; rows];
@@ -296,6 +309,18 @@ impl ValueTest {
         match self {
             Self::Among(_) | Self::AtMost(_) => DataType::Int64,
             Self::AtLeast(_) => DataType::Float64,
+        }
+    }
+
+    /// Whether an integer from the first to the last of these may pass.
+    fn may_pass_within(&self, [first, last]: [i64; 2]) -> bool {
+        match self {
+            Self::Among(wanted) => {
+                let at = wanted.partition_point(|value| *value < first);
+                wanted.get(at).is_some_and(|value| *value <= last)
+            }
+            Self::AtMost(most) => first <= *most,
+            Self::AtLeast(_) => true,
         }
     }
 
@@ -363,6 +388,25 @@ mod tests {
     use arrow::array::{Float64Array, Int64Array};
 
     use super::*;
+
+    #[test]
+    fn bounds_tell_what_cannot_pass() {
+        let among = ValueTest::Among([2, 5, 9].into());
+        let most = ValueTest::AtMost(5);
+        for (first, last, in_list, below) in [
+            (0, 1, false, true),
+            (0, 2, true, true),
+            (3, 4, false, true),
+            (5, 5, true, true),
+            (6, 8, false, false),
+            (9, 99, true, false),
+            (10, 99, false, false),
+        ] {
+            assert_eq!(among.may_pass_within([first, last]), in_list);
+            assert_eq!(most.may_pass_within([first, last]), below);
+            assert!(ValueTest::AtLeast(1e9).may_pass_within([first, last]));
+        }
+    }
 
     /// What lies in the slot of a NULL counts for nothing.
     #[test]

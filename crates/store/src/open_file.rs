@@ -8,6 +8,8 @@ use arrow::datatypes::SchemaRef;
 use futures::FutureExt;
 use sky::ChunkId;
 use vortex::array::buffer::BufferHandle;
+use vortex::array::expr::stats::{Precision, Stat};
+use vortex::array::scalar::{PValue, ScalarValue};
 use vortex::arrow::ArrowSessionExt;
 use vortex::buffer::{Alignment, ByteBuffer, ByteBufferMut};
 use vortex::error::{VortexError, VortexResult, vortex_bail};
@@ -237,6 +239,17 @@ impl OpenFile {
     /// The columns of the file, all of them.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
+    }
+
+    /// The least and the greatest value of a column of 64-bit integers, or of times in the unit in which they are stored; `None` where the file
+    /// does not tell them, as of NULLs alone.
+    pub fn integer_bounds(&self, column: usize) -> Option<[i64; 2]> {
+        let statistics = self.vortex.file_stats()?.stats_sets().get(column)?;
+        let bound = |stat| match statistics.get(stat) {
+            Precision::Exact(ScalarValue::Primitive(PValue::I64(value))) => Some(value),
+            _ => None,
+        };
+        Some([bound(Stat::Min)?, bound(Stat::Max)?])
     }
 
     /// The Vortex type of the rows, against which a filter is bound.

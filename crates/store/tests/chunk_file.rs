@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::*;
-use arrow::compute::filter_record_batch;
-use arrow::datatypes::SchemaRef;
+use arrow::compute::{cast, filter_record_batch, max, min};
+use arrow::datatypes::{DataType, Int64Type, SchemaRef};
 use arrow::error::ArrowError;
 use catalog::ColumnType;
 use common::{
@@ -50,6 +50,16 @@ async fn all_types_come_back_from_files_of_any_size() {
         let every: Vec<usize> = (0..all_types().fields().len()).collect();
         let read = scan(&file, request(&all_types(), &every)).await.unwrap();
         assert_eq!(read, sample.all, "{rows} rows");
+        for (at, column) in read.columns().iter().enumerate() {
+            let column = match column.data_type() {
+                DataType::Timestamp(..) => cast(column, &DataType::Int64).unwrap(),
+                _ => Arc::clone(column),
+            };
+            let bounds = column.as_primitive_opt::<Int64Type>();
+            let bounds = bounds.and_then(|values| Some([min(values)?, max(values)?]));
+            assert_eq!(file.file().integer_bounds(at), bounds, "column {at}");
+        }
+        assert_eq!(file.file().integer_bounds(every.len()), None);
     }
 }
 
@@ -107,10 +117,7 @@ async fn filters_keep_the_rows_for_which_they_are_true() {
         .column_by_name("f64")
         .unwrap()
         .as_primitive::<arrow::datatypes::Float64Type>();
-    let keys = sample
-        .all
-        .column(0)
-        .as_primitive::<arrow::datatypes::Int64Type>();
+    let keys = sample.all.column(0).as_primitive::<Int64Type>();
     let in_range = |row: usize| (7_000..17_000).contains(&keys.value(row));
     let is_bright = |row: usize| f64s.is_valid(row) && f64s.value(row) >= 500.0;
     type Case<'a> = (Expression, &'a dyn Fn(usize) -> bool);

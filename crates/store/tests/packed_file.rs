@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::*;
-use arrow::datatypes::{Fields, Float64Type, SchemaRef};
+use arrow::datatypes::{Fields, Float64Type, Int64Type, SchemaRef};
 use arrow::error::ArrowError;
 use catalog::ColumnType;
 use common::{column, hash, request, scan};
@@ -229,6 +229,13 @@ async fn together_and_apart(made: &[Made], bounds: &[prop::sample::Index]) {
     let chunks: Vec<ChunkId> = made.iter().map(|made| made.section.chunk).collect();
     assert_eq!(file.chunks(), chunks);
     assert_eq!(summary.chunks.len(), chunks.len());
+    let keys = made.iter().flat_map(|made| {
+        let keys = made.rows.column(0).as_primitive::<Int64Type>();
+        keys.values().to_vec()
+    });
+    let (least, greatest) = (keys.clone().min().unwrap(), keys.max().unwrap());
+    assert_eq!(file.integer_bounds(0), Some([least, greatest]));
+    assert_eq!(file.integer_bounds(1), None);
     let files = OpenFiles::new(8).keeping(DecodedBlocks::new(1 << 30));
     for (made, (chunk, written)) in made.iter().zip(&summary.chunks) {
         assert_eq!(*chunk, made.section.chunk);
@@ -309,7 +316,7 @@ async fn blocks_that_span_chunks_are_excluded_for_none_of_them_wrongly() {
             let keys = made
                 .rows
                 .column(0)
-                .as_primitive::<arrow::datatypes::Int64Type>();
+                .as_primitive::<Int64Type>();
             let wanted = BooleanArray::from_unary(keys, |key| key >= least);
             let expected = arrow::compute::filter_record_batch(&made.rows, &wanted).unwrap();
             let bound = gt_eq(col("key"), lit(least));
