@@ -121,7 +121,7 @@ pub(crate) struct Shared {
     /// How long the head of an HTTP request may take to arrive.
     pub(crate) http_patience: Duration,
     /// Who changes which table.
-    pub(crate) table_turns: Arc<mysql::TableTurns>,
+    pub(crate) table_turns: Arc<own_tables::TableTurns>,
     /// The memory for packets and prepared statements of MySQL clients.
     pub(crate) packets: Arc<BytePool>,
     /// Limits how many rejected clients are told the reason concurrently.

@@ -36,7 +36,8 @@ impl Client {
             let sentence = "your client does not send files: allow it (--local-infile=1, local_infile=True, allowLoadLocalInfile=true)";
             return Err(ClientError::new(ErrorCode::NO_LOCAL_FILES, sentence).into());
         }
-        let table = self.own(load.table)?;
+        let statements = self.table_statements();
+        let table = statements.table(load.table)?;
         let named = load.fields.iter().filter_map(LoadedField::column);
         let named: Vec<String> = named.map(str::to_owned).collect();
         if named.is_empty() && !load.fields.is_empty() && load.assigned.is_empty() {
@@ -64,7 +65,7 @@ impl Client {
         let last = Arc::clone(&file.last);
         if !file.assigned.is_empty() {
             // Expressions that cannot be evaluated, of no rows.
-            let checked = self.filling(
+            let checked = statements.filling(
                 table.clone(),
                 file.of_no_rows()?,
                 Filling::More(columns.clone()),
@@ -75,7 +76,7 @@ impl Client {
                 .await??;
         }
         file.file = self.receive_file(&load.file, watch).await?;
-        let change = self.filling(table, file, Filling::More(columns));
+        let change = statements.filling(table, file, Filling::More(columns));
         let loaded = async move {
             let rows = change.run().await?;
             let statement = Interrupt::current();

@@ -20,10 +20,7 @@ mod login;
 mod named_statements;
 mod new_users;
 mod numbers;
-mod own_changes;
-mod own_rename;
 mod own_tables;
-mod own_updates;
 mod packets;
 mod parameters;
 mod prepared;
@@ -42,7 +39,6 @@ mod wire;
 
 pub(crate) use columns::declared_type;
 pub(crate) use connection::{reject, serve};
-pub(crate) use own_changes::TableTurns;
 pub(crate) use packets::{Halves, LONGEST_COMMAND};
 pub(crate) use rows::{Form, Rows};
 pub(crate) use statements::aside;

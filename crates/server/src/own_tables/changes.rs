@@ -10,14 +10,12 @@ use catalog::{Column, ColumnType, LoadId, TableSpec, fold_name};
 use sql::ErrorCode;
 use sql::mysql::{ColumnAssignment, ColumnChange, TablePartition, TargetTable};
 
-use super::connection::Client;
-use super::own_updates::{Update, row_condition, stored};
-use super::watch::{Interruption, Watch};
-use crate::ClientError;
-use crate::own_tables::{
-    ATTEMPTS, Change, Filling, InsertGroups, OwnTable, ROWS, RowSource, WrittenRows,
-    declared_column, names_of, of_load, quoted,
+use super::updates::{Update, row_condition, stored};
+use super::{
+    ATTEMPTS, Change, Filling, InsertGroups, OwnTable, ROWS, RowSource, TableStatements,
+    WrittenRows, declared_column, names_of, of_load, quoted,
 };
+use crate::ClientError;
 
 /// What becomes of a table.
 #[derive(Debug, Clone)]
@@ -98,17 +96,16 @@ impl TableTurns {
     }
 }
 
-impl Client {
+impl TableStatements {
     /// Changes the rows or columns of a table. Returns the number of rows that are concerned.
     pub(super) async fn rewrite(
-        &mut self,
+        &self,
         table: TargetTable,
         change: TableChange,
-        watch: &Watch<'_>,
-    ) -> Result<u64, Interruption> {
-        let table = self.own(table)?;
+    ) -> Result<u64, ClientError> {
+        let table = self.table(table)?;
         let turn = self.shared.table_turns.of(&fold_name(&table.shown()));
-        let _turn = watch.during(&mut self.incoming, turn.lock()).await?;
+        let _turn = turn.lock().await;
         for _ in 0..ATTEMPTS {
             let rewriting = TableRewrite {
                 template: self.filling(table.clone(), RowSource::NONE, Filling::New(None)),
@@ -117,14 +114,11 @@ impl Client {
             };
             // One computation has one query.
             let mut computed = self.shared.query_runtime.compute(rewriting.run());
-            let done = watch
-                .during(&mut self.incoming, computed.recv_one())
-                .await??;
-            if let Some(rows) = done {
+            if let Some(rows) = computed.recv_one().await? {
                 return Ok(rows);
             }
         }
-        Err(table.is_busy().into())
+        Err(table.is_busy())
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod assignments;
 mod change_check;
+mod changes;
 mod columns;
 mod columns_of_rows;
 mod expiry;
@@ -14,9 +15,12 @@ mod groups;
 mod insertion;
 mod layout;
 mod made_with_columns;
+mod rename;
 mod rows;
+mod statements;
 mod submitted;
 mod text_rows;
+mod updates;
 mod whose;
 
 use std::collections::HashSet;
@@ -34,16 +38,17 @@ use sql::{Connection, ErrorCode};
 use tokio::time::sleep;
 
 pub(crate) use self::assignments::Assignments;
+pub(crate) use self::changes::TableTurns;
 pub(crate) use self::columns::{declared_column, default_of, stored_column};
 pub(crate) use self::expiry::{
     ExpiringTables, remove_expired_tables, sentence, tables_of, warning,
 };
 pub(crate) use self::groups::InsertGroups;
 pub(crate) use self::layout::{Layout, names_of};
+pub(crate) use self::statements::TableStatements;
 pub(crate) use self::submitted::make_table;
 use self::whose::not_own;
 use crate::authenticator::Authenticator;
-use crate::mysql::TableTurns;
 use crate::sessions::Sessions;
 use crate::usage::{self, Usage};
 use crate::{ClientError, Shared};

@@ -7,10 +7,8 @@ use catalog::fold_name;
 use sql::ErrorCode;
 use sql::mysql::TargetTable;
 
-use super::connection::Client;
-use super::watch::{Interruption, Watch};
+use super::{ATTEMPTS, Change, Filling, OwnTable, RowSource, TableStatements, of_load, quoted};
 use crate::ClientError;
-use crate::own_tables::{ATTEMPTS, Change, Filling, OwnTable, RowSource, of_load, quoted};
 
 /// A table that gets another name.
 struct TableRename {
@@ -19,39 +17,35 @@ struct TableRename {
     template: Change,
 }
 
-impl Client {
+impl TableStatements {
     /// Gives a table another name in its database.
-    pub(super) async fn rename_table(
-        &mut self,
+    pub(super) async fn rename(
+        &self,
         from: TargetTable,
         to: TargetTable,
-        watch: &Watch<'_>,
-    ) -> Result<u64, Interruption> {
-        let (from, to) = (self.own(from)?, self.own(to)?);
+    ) -> Result<(), ClientError> {
+        let (from, to) = (self.table(from)?, self.table(to)?);
         if !from.shares_database(&to) {
             let sentence = "a table stays in its database: CREATE TABLE other.name AS SELECT * FROM it makes one elsewhere";
-            return Err(ClientError::new(ErrorCode::NOT_SUPPORTED, sentence).into());
+            return Err(ClientError::new(ErrorCode::NOT_SUPPORTED, sentence));
         }
         let turn = self.shared.table_turns.of(&fold_name(&from.shown()));
-        let _turn = watch.during(&mut self.incoming, turn.lock()).await?;
+        let _turn = turn.lock().await;
         for _ in 0..ATTEMPTS {
             from.find().await?;
             if to.is_there().await? {
-                return Err(to.exists().into());
+                return Err(to.exists());
             }
             let renaming = TableRename {
                 from: from.clone(),
                 template: self.filling(to.clone(), RowSource::NONE, Filling::New(None)),
             };
             let mut computed = self.shared.query_runtime.compute(renaming.run());
-            let is_done = watch
-                .during(&mut self.incoming, computed.recv_one())
-                .await??;
-            if is_done {
-                return Ok(0);
+            if computed.recv_one().await? {
+                return Ok(());
             }
         }
-        Err(from.is_busy().into())
+        Err(from.is_busy())
     }
 }
 

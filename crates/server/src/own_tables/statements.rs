@@ -1,69 +1,100 @@
-//! Statements about tables of users' own: `CREATE TABLE`, `INSERT` and `DROP TABLE`; those that change rows and columns are in
-//! `own_changes`.
+//! Statements about tables of users' own, by whatever protocol they come: `CREATE TABLE`, `INSERT` and `DROP TABLE`; those that change rows and
+//! columns are in `changes`.
 
 use std::sync::Arc;
 
 use catalog::{Column, Columns};
 use engine::Archive;
-use sql::ErrorCode;
 use sql::mysql::{TableCommand, TargetTable};
+use sql::{Connection, ErrorCode, Warning};
 
-use super::capabilities::Capabilities;
-use super::connection::Client;
-use super::own_changes::TableChange;
-use super::watch::{Interruption, Watch};
-use crate::ClientError;
-use crate::own_tables::{Change, Filling, OwnTable, RowSource, declared_column};
+use super::changes::TableChange;
+use super::{Change, Filling, OwnTable, RowSource, declared_column};
+use crate::{ClientError, Shared};
 
-impl Client {
-    /// Executes a statement of a text that changes a table. Returns the number of rows.
-    pub(super) async fn change_table(
-        &mut self,
+/// A connection's statements about tables of its user's own.
+#[derive(Debug)]
+pub(crate) struct TableStatements {
+    pub(super) shared: Arc<Shared>,
+    connection: Arc<Connection>,
+    /// The database of a table that is named without one; by default the user's own.
+    database: Option<String>,
+    /// Whether an UPDATE counts rows that have the values already.
+    counts_matched: bool,
+}
+
+/// What a statement has done.
+#[derive(Debug)]
+pub(crate) struct ChangedTable {
+    /// How many rows it concerns.
+    pub(crate) rows: u64,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+impl TableStatements {
+    /// The statements of a connection, whose default database is also that of the tables that they change.
+    pub(crate) fn of_connection(shared: &Arc<Shared>, connection: Arc<Connection>) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            database: connection.database.clone(),
+            connection,
+            counts_matched: false,
+        }
+    }
+
+    /// The same, with another default database for the tables that they change.
+    #[must_use]
+    pub(crate) fn into_database(self, database: Option<String>) -> Self {
+        Self { database, ..self }
+    }
+
+    /// The same, where an UPDATE counts, or not, the rows too that have the values already.
+    #[must_use]
+    pub(crate) fn counting_matched(self, counts_matched: bool) -> Self {
+        Self {
+            counts_matched,
+            ..self
+        }
+    }
+
+    /// Executes a statement of a text.
+    ///
+    /// # Errors
+    /// The user may not do it, or it cannot be done. Then nothing has changed.
+    pub(crate) async fn execute(
+        &self,
         command: TableCommand,
         text: &str,
-        watch: &Watch<'_>,
-    ) -> Result<u64, Interruption> {
+    ) -> Result<ChangedTable, ClientError> {
         let warning = match named_before(&command) {
-            Some(target) => self.own(target.clone())?.expiry_warning().await,
+            Some(target) => self.table(target.clone())?.expiry_warning().await,
             None => None,
         };
         let named = named_after(&command).cloned();
-        let rows = self.do_change_table(command, text, watch).await?;
+        let rows = Box::pin(self.change(command, text)).await?;
         let warning = match named {
-            Some(target) => self.own(target)?.expiry_warning().await,
+            Some(target) => self.table(target)?.expiry_warning().await,
             None => warning,
         };
-        self.add_warnings(warning.into_iter().collect());
-        Ok(rows)
+        Ok(ChangedTable {
+            rows,
+            warnings: warning.into_iter().collect(),
+        })
     }
 
-    async fn do_change_table(
-        &mut self,
-        command: TableCommand,
-        text: &str,
-        watch: &Watch<'_>,
-    ) -> Result<u64, Interruption> {
-        let changing = match command {
+    async fn change(&self, command: TableCommand, text: &str) -> Result<u64, ClientError> {
+        let (table, change) = match command {
             TableCommand::Create {
                 table,
                 if_not_exists,
                 partition,
                 query,
             } => {
-                let table = self.own(table)?;
-                if is_made(&table, if_not_exists).await? {
+                let Some(table) = self.new_table(table, if_not_exists).await? else {
                     return Ok(0);
-                }
-                self.filling(table, RowSource::Query(query), Filling::New(partition))
-            }
-            TableCommand::Insert {
-                table,
-                columns,
-                rows,
-            } => {
-                let table = self.own(table)?;
-                let columns = table.columns(columns).await?;
-                self.filling(table, rows, Filling::More(columns))
+                };
+                let filling = Filling::New(partition);
+                return self.fill(table, RowSource::Query(query), filling).await;
             }
             TableCommand::Declare {
                 table,
@@ -72,31 +103,43 @@ impl Client {
                 columns,
                 query,
             } => {
-                let table = self.own(table)?;
-                if is_made(&table, if_not_exists).await? {
+                let Some(table) = self.new_table(table, if_not_exists).await? else {
                     return Ok(0);
-                }
+                };
                 let declared = columns.iter().map(declared_column);
                 let declared: Vec<Column> = declared.collect::<Result<_, _>>()?;
                 let rows = query.map_or(RowSource::NONE, RowSource::Query);
-                self.filling(table, rows, Filling::Declared(declared, partition))
+                let filling = Filling::Declared(declared, partition);
+                return self.fill(table, rows, filling).await;
             }
             TableCommand::Like {
                 table,
                 if_not_exists,
                 source,
             } => {
-                let table = self.own(table)?;
-                if is_made(&table, if_not_exists).await? {
+                let Some(table) = self.new_table(table, if_not_exists).await? else {
                     return Ok(0);
-                }
+                };
                 let columns = self.columns_of(source).await?;
-                self.filling(table, RowSource::NONE, Filling::Declared(columns, None))
+                let filling = Filling::Declared(columns, None);
+                return self.fill(table, RowSource::NONE, filling).await;
             }
-            TableCommand::Rename { from, to } => return self.rename_table(from, to, watch).await,
-            TableCommand::LoadFile(load) => return self.load_file(*load, watch).await,
+            TableCommand::Insert {
+                table,
+                columns,
+                rows,
+            } => {
+                let table = self.table(table)?;
+                let columns = table.columns(columns).await?;
+                return self.fill(table, rows, Filling::More(columns)).await;
+            }
+            TableCommand::LoadFile(_) => return Err(no_file()),
+            TableCommand::Rename { from, to } => return self.rename(from, to).await.map(|()| 0),
             TableCommand::Drop { tables, if_exists } => {
-                return self.drop_tables(tables, if_exists, watch).await;
+                return self.drop_tables(tables, if_exists).await.map(|()| 0);
+            }
+            TableCommand::Expire { table, expiry } => {
+                return self.table(table)?.set_expiry(expiry).await.map(|_| 0);
             }
             TableCommand::Update {
                 table,
@@ -109,9 +152,9 @@ impl Client {
                     alias,
                     assigned,
                     condition,
-                    counts_matched: self.capabilities.has(Capabilities::FOUND_ROWS),
+                    counts_matched: self.counts_matched,
                 };
-                return self.rewrite(table, change, watch).await;
+                (table, change)
             }
             TableCommand::Delete {
                 table,
@@ -123,40 +166,44 @@ impl Client {
                     alias,
                     condition,
                 };
-                return self.rewrite(table, change, watch).await;
+                (table, change)
             }
-            TableCommand::Truncate(table) => {
-                return self.rewrite(table, TableChange::Truncate, watch).await;
-            }
-            TableCommand::Expire { table, expiry } => {
-                self.own(table)?.set_expiry(expiry).await?;
-                return Ok(0);
-            }
+            TableCommand::Truncate(table) => (table, TableChange::Truncate),
             TableCommand::Partition { table, partition } => {
-                let change = TableChange::Partition(partition);
-                return self.rewrite(table, change, watch).await;
+                (table, TableChange::Partition(partition))
             }
-            TableCommand::Alter { table, changes } => {
-                return self
-                    .rewrite(table, TableChange::Alter(changes), watch)
-                    .await;
-            }
+            TableCommand::Alter { table, changes } => (table, TableChange::Alter(changes)),
         };
-        let mut computed = self.shared.query_runtime.compute(changing.run());
-        Ok(watch
-            .during(&mut self.incoming, computed.recv_one())
-            .await??)
+        self.rewrite(table, change).await
     }
 
-    /// The columns of a table that the user may read, as far as they may.
-    async fn columns_of(&mut self, source: TargetTable) -> Result<Vec<Column>, ClientError> {
-        let database = source.database.or_else(|| self.connection.database.clone());
-        let database = database.unwrap_or_else(|| self.connection.user.clone());
-        let archive = Arc::clone(self.shared.sessions.archive());
-        columns_of(&archive, &database, &source.table).await
+    /// A table that is to be made; `None` if it is there already and may be.
+    async fn new_table(
+        &self,
+        target: TargetTable,
+        if_not_exists: bool,
+    ) -> Result<Option<OwnTable>, ClientError> {
+        let table = self.table(target)?;
+        match (table.is_there().await?, if_not_exists) {
+            (true, true) => Ok(None),
+            (true, false) => Err(table.exists()),
+            (false, _) => Ok(Some(table)),
+        }
     }
 
-    pub(super) fn filling(
+    async fn fill(
+        &self,
+        table: OwnTable,
+        rows: impl Into<RowSource>,
+        filling: Filling,
+    ) -> Result<u64, ClientError> {
+        let filling = self.filling(table, rows, filling);
+        let mut computed = self.shared.query_runtime.compute(filling.run());
+        computed.recv_one().await
+    }
+
+    /// What fills a table, with the settings of the connection.
+    pub(crate) fn filling(
         &self,
         table: OwnTable,
         rows: impl Into<RowSource>,
@@ -172,27 +219,39 @@ impl Client {
     }
 
     /// The table, if the user may change it.
-    pub(super) fn own(&self, target: TargetTable) -> Result<OwnTable, ClientError> {
+    ///
+    /// # Errors
+    /// The user may not, or there are no users.
+    pub(crate) fn table(&self, target: TargetTable) -> Result<OwnTable, ClientError> {
         let TargetTable { database, table } = target;
-        let database = database.or_else(|| self.connection.database.clone());
-        OwnTable::of(&self.shared, database, table)
+        OwnTable::of(
+            &self.shared,
+            database.or_else(|| self.database.clone()),
+            table,
+        )
+    }
+
+    /// The columns of a table that the user may read, as far as they may.
+    async fn columns_of(&self, source: TargetTable) -> Result<Vec<Column>, ClientError> {
+        let database = source.database.or_else(|| self.connection.database.clone());
+        let database = database.unwrap_or_else(|| self.connection.user.clone());
+        columns_of(self.shared.sessions.archive(), &database, &source.table).await
     }
 
     async fn drop_tables(
-        &mut self,
+        &self,
         tables: Vec<TargetTable>,
         if_exists: bool,
-        watch: &Watch<'_>,
-    ) -> Result<u64, Interruption> {
+    ) -> Result<(), ClientError> {
         let mut dropped = Vec::new();
         for target in tables {
-            let table = self.own(target)?;
+            let table = self.table(target)?;
             match table.is_there().await? {
                 true => dropped.push(table),
                 false if if_exists => {}
                 false => {
                     let sentence = format!("there is no table {}", table.shown());
-                    return Err(ClientError::new(ErrorCode::UNKNOWN_TABLE, sentence).into());
+                    return Err(ClientError::new(ErrorCode::UNKNOWN_TABLE, sentence));
                 }
             }
         }
@@ -200,24 +259,17 @@ impl Client {
             for table in dropped {
                 table.drop_it().await?;
             }
-            Ok(0)
+            Ok(())
         };
         let mut computed = self.shared.query_runtime.compute(dropping);
-        Ok(watch
-            .during(&mut self.incoming, computed.recv_one())
-            .await??)
+        computed.recv_one().await
     }
 }
 
-/// Whether a table that is to be made is there already, and may be.
-///
-/// # Errors
-/// It is there, and may not be.
-async fn is_made(table: &OwnTable, if_not_exists: bool) -> Result<bool, ClientError> {
-    match (table.is_there().await?, if_not_exists) {
-        (true, false) => Err(table.exists()),
-        (is_there, _) => Ok(is_there),
-    }
+/// The error of a statement whose rows only a connection of MySQL's protocol can send.
+fn no_file() -> ClientError {
+    let sentence = "LOAD DATA LOCAL INFILE is for connections of MySQL's protocol: PUT a file to /tables/NAME, or POST it to /load/NAME";
+    ClientError::new(ErrorCode::NOT_SUPPORTED, sentence)
 }
 
 /// The columns of a table that whoever asks may read.

@@ -7,9 +7,9 @@
 use catalog::{Column, TableSpec, fold_name};
 use sql::mysql::{ColumnAssignment, may_mention, with_position, without_database};
 
-use super::own_changes::{no_column, unused};
+use super::changes::{no_column, unused};
+use super::{default_of, quoted, stored_column};
 use crate::ClientError;
-use crate::own_tables::{default_of, quoted, stored_column};
 
 /// An UPDATE of a table.
 pub(super) struct Update<'a> {

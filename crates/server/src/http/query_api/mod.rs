@@ -84,39 +84,62 @@ fn parsed<T: DeserializeOwned>(body: &ReceivedBody, example: &str) -> Result<T, 
 
 /// The only statement of a text in MySQL's dialect, which returns rows.
 fn only_statement(text: &str) -> Result<String, ClientError> {
-    aside(text.len(), || only_statement_here(text, |_| false))
+    Ok(only_statement_with(text, |_| false)?.0)
 }
 
 /// The only statement of a text in MySQL's dialect that is submitted: one that returns rows, or makes a table of them.
 fn only_submitted(text: &str) -> Result<String, ClientError> {
     let makes_table =
         |command: &Command| matches!(command, Command::Table(TableCommand::Create { .. }));
-    aside(text.len(), || only_statement_here(text, makes_table))
+    Ok(only_statement_with(text, makes_table)?.0)
 }
 
-fn only_statement_here(
+/// The only statement of a text in MySQL's dialect whose client waits: one that returns rows, or changes a table as this says.
+fn only_executed(text: &str) -> Result<(String, Option<TableCommand>), ClientError> {
+    let changes_table = |command: &Command| matches!(command, Command::Table(_));
+    let (statement, command) = only_statement_with(text, changes_table)?;
+    let change = match command {
+        Some(Command::Table(change)) => Some(change),
+        _ => None,
+    };
+    Ok((statement, change))
+}
+
+/// The only statement of a text: one that returns rows, or a command that is taken.
+fn only_statement_with(
     text: &str,
     is_taken: impl Fn(&Command) -> bool,
-) -> Result<String, ClientError> {
-    let text = sql::mysql::executed(text);
-    let [statement] = sql::mysql::split_statements(&text)[..] else {
-        let sentence = "send one statement in a request, which returns rows";
-        return Err(ClientError::new(ErrorCode::SYNTAX, sentence));
-    };
-    if let Some(command) = sql::mysql::command(statement)?
-        && !is_taken(&command)
-    {
-        let word = match command {
-            Command::SelectInto { .. } => "SELECT ... INTO".to_owned(),
-            _ => sql::mysql::first_word(statement).to_ascii_uppercase(),
+) -> Result<(String, Option<Command>), ClientError> {
+    aside(text.len(), || {
+        let text = sql::mysql::executed(text);
+        let [statement] = sql::mysql::split_statements(&text)[..] else {
+            let sentence = "send one statement in a request, which returns rows";
+            return Err(ClientError::new(ErrorCode::SYNTAX, sentence));
         };
-        let sentence = format!(
-            "{word} is for connections of MySQL's protocol: send a statement that returns rows; queries and CREATE TABLE ... AS SELECT \
-             are submitted by POST /queries, and own tables are shared, filled and dropped at /tables"
-        );
-        return Err(ClientError::new(ErrorCode::NOT_SUPPORTED, sentence));
-    }
-    Ok(statement.to_owned())
+        match sql::mysql::command(statement)? {
+            Some(command) if !is_taken(&command) => Err(not_served(statement, &command)),
+            command => Ok((statement.to_owned(), command)),
+        }
+    })
+}
+
+fn not_served(statement: &str, command: &Command) -> ClientError {
+    let word = match command {
+        Command::SelectInto { .. } => "SELECT ... INTO".to_owned(),
+        _ => sql::mysql::first_word(statement).to_ascii_uppercase(),
+    };
+    let advice = match command {
+        Command::Table(_) => "statements that change own tables are sent to POST /sql",
+        _ => {
+            "send a statement that returns rows, or to POST /sql one that changes own tables; queries and CREATE TABLE ... AS SELECT are \
+             submitted by POST /queries, and own tables are shared, and filled from files, at /tables"
+        }
+    };
+    let sentence = match command {
+        Command::Table(_) => format!("{word} returns no rows: {advice}"),
+        _ => format!("{word} is for connections of MySQL's protocol: {advice}"),
+    };
+    ClientError::new(ErrorCode::NOT_SUPPORTED, sentence)
 }
 
 /// The number in a path.
@@ -185,6 +208,17 @@ mod tests {
             assert_eq!(code, ErrorCode::NOT_SUPPORTED, "{text}");
         }
         assert!(only_submitted("DROP TABLE near").is_err());
+        assert_eq!(only_executed("SELECT 1;").unwrap().1, None);
+        for text in [makes, "DROP TABLE near", "INSERT INTO near VALUES (1)"] {
+            assert!(only_executed(text).unwrap().1.is_some(), "{text}");
+        }
+        for text in [
+            "DROP TABLE a; DROP TABLE b",
+            "KILL 7",
+            "GRANT SELECT ON a TO b",
+        ] {
+            assert!(only_executed(text).is_err(), "{text}");
+        }
     }
 
     #[test]

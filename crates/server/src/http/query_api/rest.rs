@@ -14,12 +14,13 @@ use queries::{Protocol, QueryError, QueryFilter, Submission};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sql::connection::StatementLimits;
+use sql::mysql::TableCommand;
 use sql::{Dialect, ErrorCode};
 
 use super::requester::Requester;
 use super::result_stream::{Download, DownloadFormat, DownloadRequest};
 use super::statement::add_warnings;
-use super::{only_statement, only_submitted, parsed, query_number, receive};
+use super::{only_executed, only_submitted, parsed, query_number, receive};
 use crate::http::parameters::RequestParameters;
 use crate::http::problem::Problem;
 use crate::http::streaming::streamed_from;
@@ -76,6 +77,11 @@ impl From<QueryError> for RestError {
 }
 
 impl RestError {
+    /// The same with another status.
+    pub(super) fn with_status(self, status: StatusCode) -> Self {
+        Self { status, ..self }
+    }
+
     /// The error as an object.
     pub(super) fn object(&self) -> Value {
         let mut object = json!({"error": self.sentence});
@@ -162,7 +168,7 @@ fn states(text: Option<&str>) -> Result<Vec<QueryState>, Problem> {
 pub(super) struct StatementRequest {
     statement: String,
     #[serde(default)]
-    pub(super) database: Option<String>,
+    database: Option<String>,
     /// `mysql` or `adql`.
     #[serde(default)]
     dialect: Option<String>,
@@ -188,6 +194,11 @@ impl StatementRequest {
         parsed(body, r#"{"statement": "SELECT 1", "database": "sky"}"#)
     }
 
+    /// The default database, if the request names one.
+    pub(super) fn named_database(&self) -> Option<String> {
+        self.database.clone().filter(|name| !name.is_empty())
+    }
+
     pub(super) fn dialect(&self) -> Result<Dialect, Problem> {
         let Some(name) = &self.dialect else {
             return Ok(Dialect::default());
@@ -195,19 +206,22 @@ impl StatementRequest {
         name.parse().map_err(Problem::bad)
     }
 
-    /// The only statement. What several are in ADQL, its grammar finds.
-    pub(super) fn statement(&self, dialect: Dialect) -> Result<String, ClientError> {
+    /// The only statement, and how it changes a table if it does. What several are in ADQL, its grammar finds.
+    pub(super) fn executed(
+        &self,
+        dialect: Dialect,
+    ) -> Result<(String, Option<TableCommand>), ClientError> {
         match dialect {
-            Dialect::MySql => only_statement(&self.statement),
-            Dialect::Adql => Ok(self.statement.trim().to_owned()),
+            Dialect::MySql => only_executed(&self.statement),
+            Dialect::Adql => Ok((self.statement.trim().to_owned(), None)),
         }
     }
 
-    /// The same for one that is submitted.
+    /// The only statement, which is submitted.
     fn submitted(&self, dialect: Dialect) -> Result<String, ClientError> {
         match dialect {
             Dialect::MySql => only_submitted(&self.statement),
-            Dialect::Adql => self.statement(dialect),
+            Dialect::Adql => Ok(self.statement.trim().to_owned()),
         }
     }
 
@@ -245,7 +259,7 @@ pub(super) async fn submit(
     let dialect = request.dialect()?;
     let submission = Submission {
         user: Requester::of(address, &headers, request.user.as_deref())?.user,
-        database: request.database.clone().filter(|name| !name.is_empty()),
+        database: request.named_database(),
         protocol: Protocol::Http,
         row_limit: request.row_limit,
         time_limit: request.time_limit()?,
@@ -394,7 +408,7 @@ mod tests {
             };
             let _ = (request.time_limit(), request.as_of());
             if let Ok(dialect) = request.dialect() {
-                let _ = request.statement(dialect);
+                let _ = (request.executed(dialect), request.submitted(dialect));
             }
             let _ = states(request.database.as_deref());
         });

@@ -1,4 +1,5 @@
-//! `POST /sql`: a statement whose client waits, and whose rows are sent in any format while they come.
+//! `POST /sql`: a statement whose client waits, and whose rows are sent in any format while they come; one that changes a table of the
+//! user's own is answered with the number of rows.
 //!
 //! What is known only after the rows is told in trailers, to clients that take them (`TE: trailers`, RFC 9110, section 6.5): the warnings,
 //! and an error, which breaks off the response for all others. Both are JSON in ASCII.
@@ -8,14 +9,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::Body;
 use axum::extract::{Extension, RawQuery, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use bytes::Bytes;
 use futures::stream::{StreamExt, unfold};
 use http_body_util::StreamBody;
 use hyper::body::Frame;
 use serde_json::{Value, json};
 use sql::connection::VariableValue;
-use sql::{AS_OF_VARIABLE, Dialect, Warning};
+use sql::mysql::TableCommand;
+use sql::{AS_OF_VARIABLE, Dialect, ErrorCode, Warning};
 
 use super::receive;
 use super::requester::Requester;
@@ -27,6 +29,7 @@ use crate::http::streaming::takes_trailers;
 use crate::http::tracked_query::TrackedQuery;
 use crate::http::{ClientAddress, HttpState};
 use crate::metrics;
+use crate::own_tables::TableStatements;
 use crate::query_runtime::{ResultReceiver, ResultSender};
 
 /// The trailer or header with the warnings: a list of texts.
@@ -49,10 +52,16 @@ pub(super) async fn execute(
     let body = receive(&state, body).await?;
     let request = StatementRequest::read(&body)?;
     let requester = Requester::of(address, &headers, request.user.as_deref())?;
+    let dialect = request.dialect()?;
+    let (text, change) = request.executed(dialect)?;
+    let query = tracked(&state, requester, &request, text).await?;
+    if let Some(change) = change {
+        return change_table(query, change, request.named_database()).await;
+    }
     let warnings = Arc::<Mutex<Vec<Warning>>>::default();
     let query = WaitedQuery {
-        query: tracked(&state, requester, &request).await?,
-        dialect: request.dialect()?,
+        query,
+        dialect,
         format,
         warnings: Arc::clone(&warnings),
     };
@@ -70,12 +79,11 @@ async fn tracked(
     state: &HttpState,
     requester: Requester,
     request: &StatementRequest,
+    statement: String,
 ) -> Result<TrackedQuery, RestError> {
     let shared = &state.shared;
-    let statement = request.statement(request.dialect()?)?;
     let time_limit = request.time_limit()?;
-    let named = request.database.clone().filter(|name| !name.is_empty());
-    let database = match named {
+    let database = match request.named_database() {
         Some(named) => Some(named),
         None => shared
             .sessions
@@ -98,6 +106,28 @@ async fn tracked(
         set.map_err(ClientError::from)?;
     }
     Ok(query)
+}
+
+/// Changes a table, by default in the database that the request names or else in the user's own. A client that hangs up ends it.
+async fn change_table(
+    query: TrackedQuery,
+    change: TableCommand,
+    database: Option<String>,
+) -> Result<Response<Body>, RestError> {
+    let connection = Arc::new(query.connection.clone());
+    let statements =
+        TableStatements::of_connection(&query.shared, connection).into_database(database);
+    let changing = Box::pin(statements.execute(change, &query.statement));
+    let outcome = Box::pin(query.run(changing)).await;
+    query.end(&outcome, 0);
+    let changed = outcome.map_err(|error| match error.code {
+        // What nobody may change is no failure of the server.
+        ErrorCode::READ_ONLY => RestError::from(error).with_status(StatusCode::FORBIDDEN),
+        _ => error.into(),
+    })?;
+    let mut response = super::json(StatusCode::OK, &json!({"rows_changed": changed.rows}));
+    add_warnings(response.headers_mut(), &changed.warnings);
+    Ok(response)
 }
 
 /// A statement that runs.
