@@ -13,7 +13,7 @@ use crate::console::{remark, tell};
 use crate::failure::Failure;
 use crate::output::{Destination, Layout};
 use crate::sql::{Format, default_cache};
-use crate::statements::{Remarks, ResultWriter};
+use crate::statements::{Executed, Remarks, ResultWriter};
 use crate::temporary::{TemporaryFolder, half_of_free};
 
 /// Exit status after Ctrl-C, as shells have it.
@@ -157,7 +157,9 @@ async fn export_file(
     let quoted = |name: &str| format!("`{}`", name.replace('`', "``"));
     let (database, table) = (quoted(&arguments.db), quoted(&arguments.table));
     let text = format!("SELECT * FROM {database}.{table}");
-    writer.execute(&session, &text, &mut 0).await
+    writer
+        .execute(&session, &text, &mut Executed::default())
+        .await
 }
 
 async fn export_catalogue(

@@ -12,7 +12,7 @@ use crate::executor::Executor;
 use crate::failure::Failure;
 use crate::output::{Destination, Layout};
 use crate::server_client::{LoginArguments, ServerClient, UserArguments};
-use crate::statements::{Remarks, ResultWriter};
+use crate::statements::{Executed, Remarks, ResultWriter};
 use crate::{prompt, serve};
 
 /// Exit status after Ctrl-C, as shells have it.
@@ -276,11 +276,11 @@ pub(crate) fn default_cache() -> u64 {
 async fn execute_all(args: &SqlArgs, mut texts: StatementSource) -> Result<(), Failure> {
     let executor = Executor::open(args).await?;
     let writer = args.result_writer();
-    let mut answered = 0;
+    let mut executed = Executed::default();
     while let Some(text) = texts.next() {
-        executor.execute(&writer, &text?, &mut answered).await?;
+        executor.execute(&writer, &text?, &mut executed).await?;
     }
-    if answered == 0 {
+    if executed.statements == 0 {
         return Err(Failure::new("the query is empty"));
     }
     Ok(())

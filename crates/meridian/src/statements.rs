@@ -28,6 +28,31 @@ pub struct ResultWriter {
     pub dialect: Dialect,
 }
 
+/// What has been executed of the texts of a command.
+#[derive(Debug, Default)]
+pub struct Executed {
+    /// All statements.
+    pub statements: usize,
+    /// Those whose results were written.
+    results: usize,
+}
+
+impl Executed {
+    /// Begins to write so many more results.
+    ///
+    /// # Errors
+    /// They would be several in a file that has room for one.
+    pub fn begin_results(&mut self, count: usize, format: Format) -> Result<(), Failure> {
+        self.results += count;
+        if self.results > 1 && format.is_one_file() {
+            return Err(Failure::new(
+                "a file in Parquet or FITS holds one result: give one statement at a time",
+            ));
+        }
+        Ok(())
+    }
+}
+
 /// What is told of a result on standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remarks {
@@ -40,12 +65,12 @@ pub enum Remarks {
 }
 
 impl ResultWriter {
-    /// Executes the statements of a text and writes their results. `answered` counts the results that have been written.
+    /// Executes the statements of a text and writes their results.
     pub async fn execute(
         &self,
         session: &Session,
         text: &str,
-        answered: &mut usize,
+        executed: &mut Executed,
     ) -> Result<(), Failure> {
         let start = Instant::now();
         if !self.format.is_one_file()
@@ -54,14 +79,13 @@ impl ResultWriter {
                 .await
                 .map_err(rejected(self.dialect))?
         {
-            *answered += 1;
+            executed.statements += 1;
+            executed.begin_results(1, self.format)?;
             return self.write_and_report(result, start).await;
         }
         let statements = session.parse(text).await.map_err(rejected(self.dialect))?;
-        *answered += statements.len();
-        if *answered > 1 && self.format.is_one_file() {
-            return Err(several_results());
-        }
+        executed.statements += statements.len();
+        executed.begin_results(statements.len(), self.format)?;
         for statement in statements {
             let start = Instant::now();
             let result = session
@@ -99,10 +123,20 @@ impl ResultWriter {
     /// The number of rows and the time are printed besides the result, not in it.
     pub fn report(&self, rows: u64, time: Duration) {
         let plural = if rows == 1 { "" } else { "s" };
+        self.report_done(&format!("{rows} row{plural}"), time);
+    }
+
+    /// The same of a statement that changes rows.
+    pub fn report_change(&self, rows: u64, time: Duration) {
+        let plural = if rows == 1 { "" } else { "s" };
+        self.report_done(&format!("{rows} row{plural} changed"), time);
+    }
+
+    fn report_done(&self, what: &str, time: Duration) {
         match self.remarks {
             Remarks::None => {}
-            Remarks::Rows => remark(&format!("{rows} row{plural}")),
-            Remarks::RowsAndTime => remark(&format!("{rows} row{plural} in {}", readable(time))),
+            Remarks::Rows => remark(what),
+            Remarks::RowsAndTime => remark(&format!("{what} in {}", readable(time))),
         }
     }
 
@@ -127,11 +161,6 @@ pub fn rejected(dialect: Dialect) -> impl Fn(EngineError) -> Failure {
         Dialect::MySql => Failure::new(format!("error {}: {error}", error.code())),
         Dialect::Adql => Failure::new(error),
     }
-}
-
-/// Several results are wanted in a file that has room for one.
-pub fn several_results() -> Failure {
-    Failure::new("a file in Parquet or FITS holds one result: give one statement at a time")
 }
 
 fn readable(time: Duration) -> String {

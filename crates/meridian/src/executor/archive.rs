@@ -7,7 +7,7 @@ use sql::Dialect;
 
 use crate::failure::Failure;
 use crate::sql::{SqlArgs, default_cache};
-use crate::statements::{ResultWriter, rejected};
+use crate::statements::{Executed, ResultWriter, rejected};
 use crate::temporary::{TemporaryFolder, half_of_free};
 
 /// A session of a data directory.
@@ -70,8 +70,8 @@ impl ArchiveSession {
         &self,
         writer: &ResultWriter,
         text: &str,
-        answered: &mut usize,
+        executed: &mut Executed,
     ) -> Result<(), Failure> {
-        writer.execute(&self.session, text, answered).await
+        writer.execute(&self.session, text, executed).await
     }
 }

@@ -7,7 +7,7 @@ use sql::Dialect;
 
 use crate::failure::Failure;
 use crate::sql::SqlArgs;
-use crate::statements::ResultWriter;
+use crate::statements::{Executed, ResultWriter};
 pub use archive::ArchiveSession;
 pub use server::ServerSession;
 
@@ -59,7 +59,7 @@ impl Executor {
         }
     }
 
-    /// Executes the statements of a text and writes their results. `answered` counts the results that have been written.
+    /// Executes the statements of a text and writes their results.
     ///
     /// # Errors
     /// A statement fails, or its result cannot be written.
@@ -67,11 +67,11 @@ impl Executor {
         &self,
         writer: &ResultWriter,
         text: &str,
-        answered: &mut usize,
+        executed: &mut Executed,
     ) -> Result<(), Failure> {
         match self {
-            Self::Archive(session) => session.execute(writer, text, answered).await,
-            Self::Server(session) => session.execute(writer, text, answered).await,
+            Self::Archive(session) => session.execute(writer, text, executed).await,
+            Self::Server(session) => session.execute(writer, text, executed).await,
         }
     }
 }

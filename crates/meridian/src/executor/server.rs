@@ -7,16 +7,23 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt64Array};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use hyper::Method;
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use server::QueryDescription;
 use sql::Dialect;
 use sql::mysql::Command;
 
 use crate::console::remark;
 use crate::failure::Failure;
-use crate::server_client::{BatchReader, RequestError, ServerClient, target};
+use crate::server_client::{BatchReader, RequestError, ServerClient, target, warnings_in};
 use crate::sql::SqlArgs;
-use crate::statements::{ResultWriter, several_results};
+use crate::statements::{Executed, ResultWriter};
+
+/// The response to a statement that changes a table.
+#[derive(Deserialize)]
+struct ChangedRows {
+    rows_changed: u64,
+}
 
 /// A server, and what its next statement goes by.
 #[derive(Clone)]
@@ -62,7 +69,7 @@ impl ServerSession {
         &self,
         writer: &ResultWriter,
         text: &str,
-        answered: &mut usize,
+        executed: &mut Executed,
     ) -> Result<(), Failure> {
         let statements = match self.dialect {
             Dialect::MySql => sql::mysql::split_statements(text),
@@ -70,19 +77,23 @@ impl ServerSession {
             Dialect::Adql => vec![text.trim().trim_end_matches(';')],
         };
         for statement in statements {
-            *answered += 1;
-            if *answered > 1 && writer.format.is_one_file() {
-                return Err(several_results());
-            }
+            executed.statements += 1;
             let command = match self.dialect {
                 Dialect::MySql => sql::mysql::command(statement).ok().flatten(),
                 Dialect::Adql => None,
             };
             match command {
-                Some(Command::Submit(query)) => self.submit(writer, &query).await?,
+                Some(Command::Submit(query)) => {
+                    executed.begin_results(1, writer.format)?;
+                    self.submit(writer, &query).await?;
+                }
                 Some(Command::Cancel(id)) => self.cancel(id).await?,
                 Some(Command::Nothing) => {}
-                _ => self.query(writer, statement).await?,
+                Some(Command::Table(_)) => self.change(writer, statement).await?,
+                _ => {
+                    executed.begin_results(1, writer.format)?;
+                    self.query(writer, statement).await?;
+                }
             }
         }
         Ok(())
@@ -101,6 +112,22 @@ impl ServerSession {
             remark(&format!("meridian: warning {warning}"));
         }
         writer.report(rows, begun.elapsed());
+        Ok(())
+    }
+
+    /// Executes a statement that changes a table, and tells how many rows it concerns.
+    async fn change(&self, writer: &ResultWriter, statement: &str) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let request = self.request(statement, self.dialect);
+        let response = self.client.send(Method::POST, "/sql", Some(&request));
+        let response = response.await.map_err(self.told())?;
+        let warnings = warnings_in(response.headers());
+        let changed = self.client.object(response).await;
+        let ChangedRows { rows_changed } = changed.map_err(self.told())?;
+        for warning in warnings {
+            remark(&format!("meridian: warning {warning}"));
+        }
+        writer.report_change(rows_changed, begun.elapsed());
         Ok(())
     }
 
@@ -150,16 +177,20 @@ impl ServerSession {
     }
 
     async fn send(&self, statement: &str, dialect: Dialect) -> Result<BatchReader, RequestError> {
-        let request = json!({
-            "statement": statement,
-            "database": self.database,
-            "dialect": dialect.name(),
-            "user": self.client.user(),
-        });
+        let request = self.request(statement, dialect);
         let response = self
             .client
             .send(Method::POST, "/sql?format=arrow", Some(&request));
         Ok(BatchReader::new(response.await?.into_body()))
+    }
+
+    fn request(&self, statement: &str, dialect: Dialect) -> Value {
+        json!({
+            "statement": statement,
+            "database": self.database,
+            "dialect": dialect.name(),
+            "user": self.client.user(),
+        })
     }
 
     /// An error as it is reported: with its number where MySQL's is the dialect.

@@ -25,7 +25,7 @@ use crate::executor::{ArchiveSession, Executor, ServerSession};
 use crate::failure::Failure;
 use crate::output::{Destination, Layout};
 use crate::sql::{Format, SqlArgs};
-use crate::statements::{Remarks, ResultWriter};
+use crate::statements::{Executed, Remarks, ResultWriter};
 use crate::{serve, tables};
 use command::{Command, HELP};
 use complete::Completion;
@@ -216,7 +216,11 @@ impl Prompt {
         text: String,
     ) -> Result<(), Failure> {
         let interrupt = Interrupt::new();
-        let work = async move { executor.execute(&writer, &text, &mut 0).await };
+        let work = async move {
+            executor
+                .execute(&writer, &text, &mut Executed::default())
+                .await
+        };
         let mut task = tokio::spawn(interrupt.scope(work));
         let outcome = tokio::select! {
             outcome = &mut task => outcome,

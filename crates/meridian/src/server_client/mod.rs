@@ -306,7 +306,11 @@ impl ServerClient {
         }
     }
 
-    async fn object<T: DeserializeOwned>(
+    /// Reads a response, an object.
+    ///
+    /// # Errors
+    /// It breaks off, or is something else.
+    pub async fn object<T: DeserializeOwned>(
         &self,
         response: Response<Incoming>,
     ) -> Result<T, RequestError> {
