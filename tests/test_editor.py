@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import pymysql
 import pytest
 
 from browser import CTRL, ENTER, Page, browsing
@@ -203,3 +204,84 @@ def test_readers_see_what_is_theirs(meridian: Meridian, data: Path, tmp_path: Pa
         browser.type(STATEMENT, "SELECT COUNT(*) FROM Star")
         browser.click("#run")
         browser.wait("#error", "may not read")
+
+
+def own(page: Page, table: str) -> str:
+    """Opens the entry of one of the user's own tables, and says how it is found."""
+    page.wait("#own-tables", table)
+    page.run(f"document.querySelector('[data-own=\"{table}\"]').open = true")
+    return f"[data-own='{table}']"
+
+
+def press_in(page: Page, entry: str, name: str) -> None:
+    """Presses a button of an entry by what stands on it."""
+    page.run(f"[...document.querySelectorAll(\"{entry} button\")].find(one => one.textContent === '{name}').click()")
+
+
+def test_tables_of_ones_own(meridian: Meridian, data: Path, tmp_path: Path, browser: Page) -> None:
+    """Made of a file and of a result, changed, shared and dropped, by nothing but the page."""
+    own_data = Path(shutil.copytree(data, tmp_path / "data"))
+    for name in ("ann", "bob"):
+        must(meridian, own_data, "add", name, password=PASSWORD)
+        must(meridian, own_data, "grant", name, "--read", "sky")
+    positions = tmp_path / "positions.csv"
+    positions.write_text("number,ra,dec\n1,10.5,20.5\n2,11,21\n", encoding="utf-8")
+    with serving(meridian, own_data) as server:
+        browser.open(server.url("/login"))
+        browser.type("input[name=user]", "ann")
+        browser.type("input[name=password]", PASSWORD)
+        browser.click("form[action='/login'] button")
+        browser.wait("h1", "Meridian")
+        browser.open(server.url("/editor"))
+        browser.wait("#own", "Your tables")
+        browser.press("#file", str(positions))
+        browser.type("#file-table", "positions")
+        browser.click("#upload-form button")
+        browser.wait(STATE, r"ann.positions has 2 rows")
+        browser.wait("#own-tables", r"ann\.positions")
+        browser.wait("#tables", "ann")
+        # What a query finds is kept.
+        browser.run("document.querySelector('#database').value = 'sky'")
+        run(browser, "SELECT id, ra FROM Star WHERE id < 5 ORDER BY id")
+        browser.type("#kept-name", "near")
+        press_in(browser, "#files", "Keep as a table")
+        browser.wait("#own-tables", r"ann\.near")
+        browser.wait(STATE, "COMPLETED")
+        # Statements change it.
+        assert browser.run("return document.querySelector('#database').value") == "sky"
+        for statement, told in [
+            ("DELETE FROM ann.near WHERE id = 0", "1 row changed"),
+            ("INSERT INTO ann.near VALUES (70, 1.5), (71, 2.5)", "2 rows changed"),
+            ("CREATE TABLE ann.more (id INT)", "0 rows changed"),
+        ]:
+            browser.type(STATEMENT, statement)
+            browser.click("#run")
+            browser.wait(STATE, told)
+        browser.wait("#own-tables", r"ann\.more")
+        assert run(browser, "SELECT id FROM ann.near ORDER BY id") == [["id"], *([str(n)] for n in (1, 2, 3, 4, 70, 71))]
+        for statement, error in [("DROP TABLE Star", "own database"), ("KILL 7", "KILL is for connections"), ("INSERT INTO ann.more VALUES ('x')", "x")]:
+            browser.type(STATEMENT, statement)
+            browser.click("#run")
+            browser.wait("#error", error)
+        # A colleague reads it.
+        with server.connect(user="bob", password=PASSWORD) as bob, bob.cursor() as cursor:
+            entry = own(browser, "ann.near")
+            browser.type(f"{entry} input", "bob")
+            press_in(browser, entry, "Let read")
+            browser.wait(STATE, "bob may read ann.near")
+            cursor.execute("SELECT COUNT(*) FROM ann.near")
+            assert cursor.fetchall() == ((6,),)
+            press_in(browser, entry, "Take back")
+            browser.wait(STATE, "is taken back")
+            with pytest.raises(pymysql.err.MySQLError):
+                cursor.execute("SELECT COUNT(*) FROM ann.near")
+            browser.type(f"{entry} input", "nobody")
+            press_in(browser, entry, "Let read")
+            browser.wait("#error", "no user and no role nobody")
+        press_in(browser, own(browser, "ann.more"), "Drop")
+        assert browser.run("return document.querySelector('#statement').value") == "DROP TABLE `ann`.`more`"
+        browser.click("#run")
+        browser.wait(STATE, "0 rows changed")
+        assert "ann.more" not in browser.text("#own-tables")
+        complaints = [told for told in browser.complaints() if "Content Security Policy" in told or "Uncaught" in told]
+        assert not complaints

@@ -9,6 +9,8 @@ const QUERIES_LOOKED_AT = 200;
 const RUNNING = ["QUEUED", "EXECUTING"];
 const FIRST_WAIT = 100;
 const LONGEST_WAIT = 2000;
+/** MySQL's number for a statement that cannot be submitted. */
+const NOT_SUPPORTED = 1235;
 
 const element = (id) => document.getElementById(id);
 
@@ -16,6 +18,8 @@ const element = (id) => document.getElementById(id);
 let shown = { number: null, offset: 0 };
 /** The name under which the user's queries are listed. */
 let user = "http";
+/** The databases of the user's own tables: first the user's, then those of groups. */
+let ownDatabases = [];
 
 /** An element with some text. */
 function make(tag, text = "", className = "") {
@@ -48,13 +52,15 @@ async function ask(path, options = {}) {
   if (response.status === 401) {
     throw new Error(`${text.trim()}\nLog in at ${new URL("login", location.href)}`);
   }
-  let told = text.trim();
+  let told = { error: text.trim() };
   try {
-    told = JSON.parse(text).error;
+    told = JSON.parse(text);
   } catch {
     // It is a sentence already.
   }
-  throw new Error(told || `The server answers with status ${response.status}.`);
+  const failure = new Error(told.error || `The server answers with status ${response.status}.`);
+  failure.code = told.code;
+  throw failure;
 }
 
 /** The rows of a statement that takes no time, as objects. */
@@ -83,6 +89,24 @@ function rowCount(count) {
 
 const quoted = (text) => `'${text.replaceAll("\\", "\\\\").replaceAll("'", "''")}'`;
 
+/** A name of a database, a table or a column as a statement has it. */
+const identifier = (name) => `\`${name.replaceAll("`", "``")}\``;
+
+/** A table as a statement has it, in the user's own database if none is named. */
+function tableName(text) {
+  const [, database, table] = /^(?:([^.]*)\.)?(.*)$/s.exec(text.trim());
+  if (table === "") {
+    throw new Error("Give the table a name.");
+  }
+  return `${identifier(database ?? ownDatabases[0])}.${identifier(table)}`;
+}
+
+/** Says what was done. */
+function say(text) {
+  clear();
+  element("state").textContent = text;
+}
+
 // --- Tables
 
 async function listTables() {
@@ -97,7 +121,11 @@ async function listTables() {
     }
     databases.get(table.d).push(table);
   }
+  const chosen = element("database").value;
   element("database").replaceChildren(...[...databases.keys()].map((name) => new Option(name)));
+  if (databases.has(chosen)) {
+    element("database").value = chosen;
+  }
   element("tables").replaceChildren(
     ...[...databases].map(([name, list]) => {
       const database = make("details");
@@ -149,7 +177,7 @@ function insert(name) {
 function firstRows(table) {
   element("dialect").value = "mysql";
   element("database").value = table.d;
-  element("statement").value = `SELECT * FROM \`${table.t.replaceAll("`", "``")}\` LIMIT 10`;
+  element("statement").value = `SELECT * FROM ${identifier(table.t)} LIMIT 10`;
   return submit(element("statement").value);
 }
 
@@ -163,19 +191,104 @@ function filterTables() {
   }
 }
 
+// --- Tables of one's own
+
+async function listOwn() {
+  const me = await (await ask("me")).json();
+  user = me.user ?? "http";
+  ownDatabases = me.databases;
+  element("user").textContent = me.user ?? "";
+  element("own").hidden = ownDatabases.length === 0;
+  element("own-tables").replaceChildren(...me.tables.map(ownEntry));
+}
+
+function ownEntry(table) {
+  const entry = make("details");
+  entry.dataset.own = table.name;
+  const kept = table.expires === null ? "" : `, kept until ${table.expires.slice(0, 10)}`;
+  const names = make("input");
+  names.placeholder = "Users, groups or PUBLIC";
+  names.setAttribute("aria-label", `Who reads ${table.name}`);
+  const share = async (word) => {
+    const body = new URLSearchParams({ [word]: names.value });
+    await ask(`tables/${encodeURIComponent(table.name)}`, { method: "POST", body });
+    say(word === "grant" ? `${names.value} may read ${table.name}.` : `The grant of ${table.name} to ${names.value} is taken back.`);
+  };
+  const drop = () => {
+    element("dialect").value = "mysql";
+    element("statement").value = `DROP TABLE ${tableName(table.name)}`;
+    element("statement").focus();
+  };
+  const buttons = [button("Let read", () => share("grant")), button("Take back", () => share("revoke")), button("Drop", drop)];
+  const actions = make("p");
+  actions.append(...buttons.flatMap((one) => [one, " · "]).slice(0, -1));
+  entry.append(make("summary", table.name), make("p", `${table.bytes.toLocaleString()} bytes${kept}`, "quiet"), names, actions);
+  return entry;
+}
+
+/** Makes a table of a file. */
+async function upload() {
+  const [file] = element("file").files;
+  if (file === undefined) {
+    throw new Error("Choose a file in CSV, TSV, FITS, VOTable or Parquet.");
+  }
+  const name = element("file-table").value.trim();
+  if (name === "") {
+    throw new Error("Give the table a name.");
+  }
+  say(`${file.name} is sent, ${file.size.toLocaleString()} bytes ...`);
+  const sent = await ask(`tables/${encodeURIComponent(name)}`, { method: "PUT", body: file }).catch((error) => {
+    say("");
+    throw error;
+  });
+  const { table, rows_added: rows } = await sent.json();
+  say(`${table} has ${rowCount(rows)}.`);
+  await lookUpTables();
+}
+
+/** Keeps the result of a query as a table. */
+async function keep(number, name) {
+  await submit(`CREATE TABLE ${tableName(name)} AS SELECT * FROM qserv_result(${number})`, "mysql");
+}
+
+function lookUpTables() {
+  return Promise.all([listTables(), listOwn()]);
+}
+
 // --- Queries
 
-async function submit(statement) {
+async function submit(statement, dialect = element("dialect").value) {
   clear();
-  const body = JSON.stringify({
-    statement,
-    dialect: element("dialect").value,
-    database: element("database").value || undefined,
-  });
-  const response = await ask("queries", { method: "POST", body });
+  const database = element("database").value || undefined;
+  const body = JSON.stringify({ statement, dialect, database });
+  let response;
+  try {
+    response = await ask("queries", { method: "POST", body });
+  } catch (error) {
+    // What changes a table is done at once.
+    if (error.code !== NOT_SUPPORTED || !(await isChange(body))) {
+      throw error;
+    }
+    return;
+  }
   const query = await response.json();
   location.hash = `query=${query.id}`;
   await follow(query.id);
+}
+
+/** Executes a statement that changes a table. Returns whether it is one. */
+async function isChange(body) {
+  const response = await ask("sql", { method: "POST", body });
+  const { rows_changed: rows } = await response.json();
+  if (rows === undefined) {
+    return false;
+  }
+  say(`${rowCount(rows)} changed.`);
+  const warnings = JSON.parse(response.headers.get("Meridian-Warnings") ?? "[]");
+  element("warnings").hidden = warnings.length === 0;
+  element("warnings").replaceChildren(...warnings.map((text) => make("li", text)));
+  await lookUpTables();
+  return true;
 }
 
 /** Takes what is known of the former query off the page. */
@@ -206,6 +319,9 @@ async function follow(number) {
         if (query.state === "COMPLETED") {
           showFiles(number);
           await showRows(0);
+          if (/^\s*create\b/i.test(query.statement)) {
+            await lookUpTables();
+          }
         }
         break;
       }
@@ -263,6 +379,13 @@ function showFiles(number) {
   });
   element("files").hidden = false;
   element("files").replaceChildren("Save as ", ...links.flatMap((link) => [link, " "]));
+  if (ownDatabases.length > 0) {
+    const name = make("input");
+    name.id = "kept-name";
+    name.placeholder = `A name in ${ownDatabases[0]}`;
+    name.setAttribute("aria-label", "Name of the table");
+    element("files").append("or ", name, " ", button("Keep as a table", () => keep(number, name.value)));
+  }
 }
 
 async function showRows(offset, isPartial = false) {
@@ -387,9 +510,7 @@ async function show(number) {
 }
 
 async function begin() {
-  const me = await (await ask("me")).json();
-  user = me.user ?? "http";
-  element("user").textContent = me.user === null ? "" : me.user;
+  await listOwn();
   await Promise.all([listTables(), listQueries()]);
   const [, number] = /^#query=(\d+)$/.exec(location.hash) ?? [];
   if (number !== undefined) {
@@ -412,4 +533,8 @@ element("cancel").addEventListener("click", () => attempt(cancel));
 element("earlier").addEventListener("click", () => attempt(() => showRows(Math.max(0, shown.offset - ROWS_OF_A_PAGE))));
 element("later").addEventListener("click", () => attempt(() => showRows(shown.offset + ROWS_OF_A_PAGE)));
 element("wanted").addEventListener("input", filterTables);
+element("upload-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  attempt(upload);
+});
 attempt(begin);
