@@ -157,6 +157,9 @@ class Client:
             raise Denied(answer.get("errorCode", answer.get("code", 0)), answer)
         return floats(answer["rows"])
 
+    def waited(self, statement: str) -> list[Row]:
+        return of_csv(self.send("POST", "sql?format=csv", json={"statement": statement}).text)
+
     def tap(self, statement: str) -> list[Row]:
         return of_csv(self.send("POST", "tap/sync", data={"LANG": "ADQL", "FORMAT": "csv", "QUERY": statement}).text)
 
@@ -199,6 +202,26 @@ class Client:
             execute(self.mysql, f"DROP TABLE {name}")
 
 
+    def changed(self, statement: str) -> None:
+        self.send("POST", "sql", json={"statement": statement})
+
+    def table_over_http(self, statement: str) -> list[Row]:
+        """The same by a client that waits."""
+        return self.made_over_http(statement, self.changed)
+
+    def submitted_table(self, statement: str) -> list[Row]:
+        """The same by one that does not."""
+        return self.made_over_http(statement, lambda create: self.wait(self.submitted(create)))
+
+    def made_over_http(self, statement: str, make: Callable[[str], None]) -> list[Row]:
+        name = f"`{self.name}`.made"
+        make(f"CREATE TABLE {name} AS {statement}")
+        try:
+            return sorted(self.waited(f"SELECT * FROM {name}"))
+        finally:
+            self.changed(f"DROP TABLE {name}")
+
+
 def outcome(act: Callable[[], list[Row]]) -> list[Row] | Denied:
     try:
         return act()
@@ -234,8 +257,11 @@ def test_statements(clients: Callable[[str], Client], name: str) -> None:
     """All that is wrong is told at once. Each statement is asked twice by text: the second time a plan or a result may be kept."""
     client = clients(name)
     fast = {"text": client.text, "the same again": client.text, "prepared": client.prepared}
-    http = {"HTTP": client.query, "TAP": client.tap}
-    slow = {"TAP's jobs": client.tap_job, "submitted": client.results, "made into a table": client.table}
+    http = {"HTTP": client.query, "POST /sql": client.waited, "TAP": client.tap}
+    slow = {
+        "TAP's jobs": client.tap_job, "submitted": client.results, "made into a table": client.table,
+        "made into a table by POST /sql": client.table_over_http, "made into a table by POST /queries": client.submitted_table,
+    }  # fmt: skip
     wrong: list[tuple[object, ...]] = []
 
     def check(statement: Statement, table: Table, protocols: dict[str, Callable[[str], list[Row]]]) -> None:
@@ -379,6 +405,7 @@ def test_changes_are_of_owners_and_members(clients: Callable[[str], Client], nam
     for table in TABLES.values():
         if table.database in own:
             execute(client.mysql, f"DELETE FROM {table.full} WHERE id = -1")
+            client.changed(f"DELETE FROM {table.full} WHERE id = -1")
             continue
         for statement in (
             "DELETE FROM {} WHERE id = -1", "INSERT INTO {} (id) VALUES (7)", "UPDATE {} SET flux = 0", "TRUNCATE TABLE {}", "DROP TABLE {}",
@@ -387,6 +414,9 @@ def test_changes_are_of_owners_and_members(clients: Callable[[str], Client], nam
             with pytest.raises(Denied) as denied:
                 execute(client.mysql, statement.format(table.full))
             assert denied.value.code == 1142, (statement, table.full, denied.value)
+            with pytest.raises(Denied) as denied:
+                client.changed(statement.format(table.full))
+            assert denied.value.code == 403 and '"code":1142' in str(denied.value), (statement, table.full, denied.value)
         with pytest.raises(Denied) as denied:
             execute(client.mysql, f"GRANT SELECT ON {table.full} TO nothing")
         assert denied.value.code == 1227
@@ -394,6 +424,10 @@ def test_changes_are_of_owners_and_members(clients: Callable[[str], Client], nam
             with pytest.raises(Denied) as denied:
                 client.send(method, f"{path}/{table.full}", data=b"id\n1\n")
             assert denied.value.code == 403, (method, path, denied.value)
+        for form in ({"grant": "nothing"}, {"grant": "PUBLIC"}, {"revoke": "PUBLIC"}, {"expire": "never"}):
+            with pytest.raises(Denied) as denied:
+                client.send("POST", f"tables/{table.full}", data=form)
+            assert denied.value.code == 403, (form, denied.value)
 
 
 def test_results_are_of_who_asked(clients: Callable[[str], Client]) -> None:
