@@ -313,10 +313,7 @@ async fn blocks_that_span_chunks_are_excluded_for_none_of_them_wrongly() {
     for made in &made {
         let chunk = file.chunk(made.section.chunk).unwrap();
         for least in [0_i64, 30_000, 80_000, 104_000, 1 << 40] {
-            let keys = made
-                .rows
-                .column(0)
-                .as_primitive::<Int64Type>();
+            let keys = made.rows.column(0).as_primitive::<Int64Type>();
             let wanted = BooleanArray::from_unary(keys, |key| key >= least);
             let expected = arrow::compute::filter_record_batch(&made.rows, &wanted).unwrap();
             let bound = gt_eq(col("key"), lit(least));
