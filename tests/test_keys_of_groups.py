@@ -62,7 +62,7 @@ def oracle() -> sqlite3.Connection:
     return connected
 
 
-@pytest.mark.parametrize(("once", "joined"), itertools.product(ONCE, JOINED))
+@pytest.mark.parametrize(("once", "joined"), list(itertools.product(ONCE, JOINED)))
 def test_what_is_a_key_below_a_join_is_none_above(
     connection: pymysql.connections.Connection, oracle: sqlite3.Connection, once: str, joined: str
 ) -> None:
