@@ -31,7 +31,8 @@ STARS = int(os.environ.get("MERIDIAN_STARS", "200000"))
 POSITIONS = 100_000
 # Without spaces, on which the script that starts STILTS falls.
 WORD = "arcseconds-27"
-MATCH = "SELECT number, id, separation FROM crossmatch({positions}, sky.Star, 1)"
+# All pairs, as they are searched beside it: by default only those are kept of which neither end has a nearer partner.
+MATCH = "SELECT number, id, separation FROM crossmatch({positions}, sky.Star, 1, 'all')"
 Pairs = set[tuple[int, int]]
 
 
