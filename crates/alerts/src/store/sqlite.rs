@@ -24,8 +24,10 @@ use crate::error::{AlertsError, Result};
 /// Rows of values in one statement that changes something, largest first, so that few different statements are prepared.
 const STRIDES: &[usize] = &[256, 128, 64, 32, 16, 8, 4, 2, 1];
 /// The same of one that finds something: of a detector's 5,000 objects most have no rows, and each statement waits for the connection's
-/// thread. SQLite takes 32,766 values.
+/// thread.
 const READ_STRIDES: &[usize] = &[4096, 1024, 256, 64, 16, 4, 1];
+/// Values that SQLite takes with a statement (`SQLITE_MAX_VARIABLE_NUMBER`).
+const MOST_VALUES: usize = 32_766;
 /// Bytes of a page: a row of a few hundred columns fits into a leaf without overflowing.
 const PAGE_BYTES: u32 = 8192;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -278,7 +280,8 @@ async fn run(connection: &mut SqliteConnection, statements: &str) -> Result<()> 
 fn strides(rows: &[Values], sizes: &[usize]) -> Vec<(usize, usize)> {
     let all = rows.first().map_or(0, Values::len);
     let (mut strides, mut begin) = (Vec::new(), 0);
-    for &stride in sizes {
+    let fits = |stride: &&usize| **stride * rows.len() <= MOST_VALUES;
+    for &stride in sizes.iter().filter(fits) {
         while all - begin >= stride {
             strides.push((begin, stride));
             begin += stride;
