@@ -185,18 +185,23 @@ def test_explain_runs_nothing(page: Page) -> None:
     assert "pieces" in page.wait("#rows", "summary|interactive")
 
 
+def log_in(page: Page, server: Server, name: str) -> None:
+    """By the form, and goes to the editor."""
+    page.open(server.url("/login"))
+    page.type("input[name=user]", name)
+    page.type("input[name=password]", PASSWORD)
+    page.click("form[action='/login'] button")
+    page.wait("h1", "Meridian")
+    page.open(server.url("/editor"))
+
+
 def test_readers_see_what_is_theirs(meridian: Meridian, data: Path, tmp_path: Path, browser: Page) -> None:
     """After a login by the form, as everywhere."""
     own_data = Path(shutil.copytree(data, tmp_path / "data"))
     must(meridian, own_data, "add", "ann", password=PASSWORD)
     must(meridian, own_data, "grant", "ann", "--read", "sky.Band")
     with serving(meridian, own_data) as server:
-        browser.open(server.url("/login"))
-        browser.type("input[name=user]", "ann")
-        browser.type("input[name=password]", PASSWORD)
-        browser.click("form[action='/login'] button")
-        browser.wait("h1", "Meridian")
-        browser.open(server.url("/editor"))
+        log_in(browser, server, "ann")
         browser.wait("#user", "ann")
         browser.wait("#tables", "Band")
         assert "Star" not in browser.text("#tables")
@@ -227,12 +232,7 @@ def test_tables_of_ones_own(meridian: Meridian, data: Path, tmp_path: Path, brow
     positions = tmp_path / "positions.csv"
     positions.write_text("number,ra,dec\n1,10.5,20.5\n2,11,21\n", encoding="utf-8")
     with serving(meridian, own_data) as server:
-        browser.open(server.url("/login"))
-        browser.type("input[name=user]", "ann")
-        browser.type("input[name=password]", PASSWORD)
-        browser.click("form[action='/login'] button")
-        browser.wait("h1", "Meridian")
-        browser.open(server.url("/editor"))
+        log_in(browser, server, "ann")
         browser.wait("#own", "Your tables")
         browser.press("#file", str(positions))
         browser.type("#file-table", "positions")

@@ -266,7 +266,7 @@ async function submit(statement, dialect = element("dialect").value) {
     response = await ask("queries", { method: "POST", body });
   } catch (error) {
     // What changes a table is done at once.
-    if (error.code !== NOT_SUPPORTED || !(await isChange(body))) {
+    if (error.code !== NOT_SUPPORTED || !(await change(body))) {
       throw error;
     }
     return;
@@ -276,8 +276,8 @@ async function submit(statement, dialect = element("dialect").value) {
   await follow(query.id);
 }
 
-/** Executes a statement that changes a table. Returns whether it is one. */
-async function isChange(body) {
+/** Executes a statement that changes a table, and shows of how many rows. Returns whether it was one. */
+async function change(body) {
   const response = await ask("sql", { method: "POST", body });
   const { rows_changed: rows } = await response.json();
   if (rows === undefined) {

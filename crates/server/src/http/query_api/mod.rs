@@ -113,7 +113,7 @@ fn only_statement_with(
     aside(text.len(), || {
         let text = sql::mysql::executed(text);
         let [statement] = sql::mysql::split_statements(&text)[..] else {
-            let sentence = "send one statement in a request, which returns rows";
+            let sentence = "send one statement in a request";
             return Err(ClientError::new(ErrorCode::SYNTAX, sentence));
         };
         match sql::mysql::command(statement)? {
@@ -128,16 +128,16 @@ fn not_served(statement: &str, command: &Command) -> ClientError {
         Command::SelectInto { .. } => "SELECT ... INTO".to_owned(),
         _ => sql::mysql::first_word(statement).to_ascii_uppercase(),
     };
-    let advice = match command {
-        Command::Table(_) => "statements that change own tables are sent to POST /sql",
-        _ => {
-            "send a statement that returns rows, or to POST /sql one that changes own tables; queries and CREATE TABLE ... AS SELECT are \
-             submitted by POST /queries, and own tables are shared, and filled from files, at /tables"
-        }
-    };
     let sentence = match command {
-        Command::Table(_) => format!("{word} returns no rows: {advice}"),
-        _ => format!("{word} is for connections of MySQL's protocol: {advice}"),
+        Command::Table(_) => {
+            format!(
+                "{word} returns no rows: statements that change own tables are sent to POST /sql"
+            )
+        }
+        _ => format!(
+            "{word} is for connections of MySQL's protocol: send a statement that returns rows, or to POST /sql one that changes own tables; \
+             queries and CREATE TABLE ... AS SELECT are submitted by POST /queries, and own tables are shared, and filled from files, at /tables"
+        ),
     };
     ClientError::new(ErrorCode::NOT_SUPPORTED, sentence)
 }
