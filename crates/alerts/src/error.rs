@@ -59,7 +59,7 @@ pub enum AlertsError {
     },
     /// The database below fails.
     #[error("the alert database cannot be read or changed now: {0}")]
-    Storage(#[from] sqlx::Error),
+    Storage(#[from] StorageError),
     /// The database that is followed fails, or is not what can be followed.
     #[error("the database that is followed cannot be read: {0}")]
     Followed(String),
@@ -102,6 +102,33 @@ pub enum AlertsError {
     /// The server ends.
     #[error("the server ends: send it again when it is back")]
     Ending,
+}
+
+/// What the database below says of its failure.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StorageError {
+    /// PostgreSQL, or the connection to it.
+    #[error(transparent)]
+    Postgres(#[from] sqlx::Error),
+    /// SQLite.
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+    /// It is told in a sentence alone.
+    #[error("{0}")]
+    Told(String),
+}
+
+impl From<sqlx::Error> for AlertsError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Storage(error.into())
+    }
+}
+
+impl From<rusqlite::Error> for AlertsError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Storage(error.into())
+    }
 }
 
 /// A list of numbers in a sentence, shortened.

@@ -40,7 +40,7 @@ mod writer;
 pub use config::StoreKind;
 pub use database::{AlertDatabase, create, is_one, list};
 pub use editions::{Edition, EditionTable, OpenChunks, PUBLISHED, REPLACES};
-pub use error::AlertsError;
+pub use error::{AlertsError, StorageError};
 pub use follow::{
     Extent, FollowOutcome, FollowRequest, FollowStatus, FollowedChunk, Follows, ReadState,
     check_followed, detach,

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{error, info};
 
 use crate::definition::Definition;
-use crate::error::{AlertsError, Result};
+use crate::error::{AlertsError, Result, StorageError};
 use crate::operation::{Operation, Outcome};
 use crate::published::RecalledRows;
 use crate::store::{Connection, LONGEST_TURN, Store, TURN_LOOK};
@@ -153,8 +153,7 @@ impl Writer {
                 // What state the connection is in is not known.
                 self.connection = None;
                 let told = failure.to_string();
-                let again =
-                    |_: &Job| Err(AlertsError::Storage(sqlx::Error::Protocol(told.clone())));
+                let again = |_: &Job| Err(AlertsError::Storage(StorageError::Told(told.clone())));
                 match failure {
                     AlertsError::InUse { .. } => {
                         let name = self.name.clone();
@@ -232,11 +231,11 @@ impl Writer {
 }
 
 /// Whether the database is at fault, and no operation: each of them would wait for it anew.
-fn is_of_connection(failure: &sqlx::Error) -> bool {
+fn is_of_connection(failure: &StorageError) -> bool {
     match failure {
-        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::WorkerCrashed => true,
+        StorageError::Postgres(sqlx::Error::Io(_) | sqlx::Error::Tls(_)) => true,
         // Classes of PostgreSQL: the connection failed, the server ends or begins.
-        sqlx::Error::Database(error) => {
+        StorageError::Postgres(sqlx::Error::Database(error)) => {
             (error.code()).is_some_and(|code| code.starts_with("08") || code.starts_with("57P"))
         }
         _ => false,

@@ -79,11 +79,8 @@ impl Hosts {
             }
         }
         let reasons = reasons.join("; ");
-        Err(AlertsError::Storage(sqlx::Error::Io(
-            std::io::Error::other(format!(
-                "none of the PostgreSQL servers can be written to: {reasons}"
-            )),
-        )))
+        let sentence = format!("none of the PostgreSQL servers can be written to: {reasons}");
+        Err(sqlx::Error::Io(std::io::Error::other(sentence)).into())
     }
 }
 

@@ -91,9 +91,10 @@ impl PostgresStore {
         let mut found = get().await?;
         match is_so(&mut found, IS_PRIMARY.to_owned()).await? {
             true => Ok(found),
-            false => Err(AlertsError::Storage(sqlx::Error::Io(
-                std::io::Error::other("the PostgreSQL server has become a standby just now"),
-            ))),
+            false => Err(sqlx::Error::Io(std::io::Error::other(
+                "the PostgreSQL server has become a standby just now",
+            ))
+            .into()),
         }
     }
 }
