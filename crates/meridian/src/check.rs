@@ -77,8 +77,15 @@ pub fn run(arguments: CheckArguments) -> Result<(), Failure> {
         let table = format!("{}.{}", checked.database, checked.table);
         if checked.problems.is_empty() && told.is_ok() {
             let (files, rows) = (grouped(checked.files), grouped(checked.rows));
+            let copies = match checked.copies {
+                0 => String::new(),
+                copies => format!(
+                    ", and {} copies of them near chunks' borders,",
+                    grouped(copies)
+                ),
+            };
             told = tell(&format!(
-                "{table}: {files} files with {rows} rows are right\n"
+                "{table}: {files} files with {rows} rows{copies} are right\n"
             ));
         }
         at_workers += checked.at_workers;

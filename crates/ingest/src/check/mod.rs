@@ -55,8 +55,10 @@ pub struct TableCheck {
     pub at_workers: u64,
     /// Files that are in the object store that is their home, and not here: those that were not read.
     pub left_at_home: u64,
-    /// Rows that were read, those of overlap files included.
+    /// Rows of the table that were read.
     pub rows: u64,
+    /// Rows that were read and are copies of these: those of overlaps, and of a match table the pairs that are in a second chunk.
+    pub copies: u64,
     /// What is wrong; empty if nothing is.
     pub problems: Vec<Problem>,
 }
@@ -159,6 +161,7 @@ async fn check_table(
         at_workers: 0,
         left_at_home: 0,
         rows: 0,
+        copies: 0,
         problems: Vec::new(),
     };
     for part in &table.parts {
@@ -254,7 +257,13 @@ async fn check_files(
         outcome.files += 1;
         match checked {
             Ok(Ok(seen)) => {
-                outcome.rows += seen.rows;
+                let rows = match (seen.own, rules.spec.kind) {
+                    (false, _) => 0,
+                    (true, TableKind::Match) => seen.homes[0],
+                    (true, _) => seen.rows,
+                };
+                outcome.rows += rows;
+                outcome.copies += seen.rows - rows;
                 if seen.own {
                     tally.own_rows += seen.rows;
                     tally.homes[0] += seen.homes[0];
