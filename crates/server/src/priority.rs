@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::process::{Pid, getpriority_process, setpriority_process};
+use rustix::process::{Pid, getpid, getpriority_process, setpriority_process};
 use tracing::debug;
 
 /// By how much threads that compute are below those of the network: they have a third of the weight.
@@ -38,9 +38,9 @@ impl ComputingThreads {
         };
         let mut state = self.state();
         state.running.insert(thread);
-        lower(thread, COMPUTING);
-        if state.is_abandoned {
-            lower(thread, ABANDONED);
+        match state.is_abandoned {
+            true => lower(thread, COMPUTING + ABANDONED),
+            false => lower(thread, COMPUTING),
         }
     }
 
@@ -56,7 +56,7 @@ impl ComputingThreads {
         let mut state = self.state();
         if !std::mem::replace(&mut state.is_abandoned, true) {
             for thread in &state.running {
-                lower(*thread, ABANDONED);
+                lower(*thread, COMPUTING + ABANDONED);
             }
         }
     }
@@ -74,12 +74,12 @@ fn this_thread() -> Option<Pid> {
     Pid::from_raw(number)
 }
 
-/// Lowers the priority of a thread, from what it is: whoever started the server may have given it a low one.
+/// Lowers the priority of a thread below that of the process's first thread, which whoever started the server may have given a low one. The thread's own
+/// says nothing: it begins with that of the thread that has started it, which may be lowered already.
 fn lower(thread: Pid, by: i32) {
-    let before = getpriority_process(Some(thread));
-    let lowered = before.and_then(|before| {
-        setpriority_process(Some(thread), before.saturating_add(by).min(LOWEST))
-    });
+    let usual = getpriority_process(Some(getpid()));
+    let lowered = usual
+        .and_then(|usual| setpriority_process(Some(thread), usual.saturating_add(by).min(LOWEST)));
     if let Err(error) = lowered {
         debug!(%error, "the priority of a thread could not be lowered");
     }
@@ -105,6 +105,17 @@ mod tests {
         let computing = Arc::clone(&threads);
         let thread = thread::spawn(move || {
             computing.begin();
+            // As a runtime's threads start those that may wait.
+            let started = thread::scope(|scope| {
+                let started = scope.spawn(|| {
+                    computing.begin();
+                    let priority = getpriority_process(this_thread());
+                    computing.end();
+                    priority
+                });
+                started.join().unwrap()
+            });
+            assert_eq!(started.unwrap(), (before + COMPUTING).min(LOWEST));
             tell.send(this_thread().unwrap()).unwrap();
             let _ = released.recv();
             computing.end();
