@@ -1,5 +1,5 @@
 # What one does with a clone of Meridian. Every target may be run again at any time.
-.PHONY: help build demo test differential mutations fuzz faults lint bench bench-neighbours bench-concurrent bench-parts bench-uploads bench-cluster bench-level1 bench-months bench-columns micro-bench
+.PHONY: help build demo test differential mutations fuzz faults lint bench bench-neighbours bench-concurrent bench-parts bench-uploads bench-cluster bench-level1 bench-months bench-columns bench-fields micro-bench
 
 help:
 	@echo "make demo    build Meridian, load 482,000 real stars and ask about them"
@@ -19,6 +19,7 @@ help:
 	@echo "make bench-level1   measure a nightly alert database beside lsst.dax.apdb"
 	@echo "make bench-months   count what cold reads of a month of a nightly alert database take, before it is sorted and after: WORK=DIR"
 	@echo "make bench-columns   time the lists of the tables and columns of an archive that has 100,000 columns: WORK=DIR"
+	@echo "make bench-fields   measure loads of the objects in a field of view beside DuckDB, and matches of new sources: SIZE=small|standard WORK=DIR"
 	@echo "make micro-bench   time the hot loops by themselves"
 
 build:
@@ -80,6 +81,9 @@ bench-months: build
 
 bench-columns: build
 	bench/columns --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK)/columns
+
+bench-fields: build
+	bench/fields --size $(SIZE) --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK)/fields
 
 micro-bench:
 	scripts/setup build
