@@ -90,7 +90,17 @@ enum Access {
 
 async fn connect(path: &Path, access: Access) -> Result<rusqlite::Connection> {
     let path = path.to_owned();
-    blocking(move || Ok(open_file(&path, access)?)).await
+    blocking(move || {
+        open_file(&path, access).map_err(|error| {
+            let (path, said) = (path.display().to_string(), error.to_string());
+            let sentence = match said.contains(&path) {
+                true => said,
+                false => format!("{path}: {said}"),
+            };
+            StorageError::Told(sentence).into()
+        })
+    })
+    .await
 }
 
 fn open_file(path: &Path, access: Access) -> rusqlite::Result<rusqlite::Connection> {
@@ -114,6 +124,8 @@ fn open_file(path: &Path, access: Access) -> rusqlite::Result<rusqlite::Connecti
     if access != Access::Writes {
         connection.pragma_update(None, "query_only", true)?;
     }
+    // The first look at the file, which may be none of SQLite's.
+    connection.pragma_query_value(None, "schema_version", |_| Ok(()))?;
     Ok(connection)
 }
 
@@ -600,6 +612,24 @@ mod tests {
             let mut reader = store.reader().await.unwrap();
             assert_eq!(count(reader.as_mut()).await, Some(0));
             used.push(reader);
+        }
+    }
+
+    #[tokio::test]
+    async fn files_that_cannot_be_opened_are_named_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let (none, other) = (
+            directory.path().join("none"),
+            directory.path().join("other"),
+        );
+        std::fs::write(
+            &other,
+            "no database, and longer than a header's first words",
+        )
+        .unwrap();
+        for path in [none, other] {
+            let told = open_foreign(&path).await.map(drop).unwrap_err().to_string();
+            assert_eq!(told.matches(&*path.to_string_lossy()).count(), 1, "{told}");
         }
     }
 
