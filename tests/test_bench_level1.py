@@ -37,6 +37,10 @@ def test_the_page_is_written(meridian: Program, tmp_path: Path) -> None:
         r"sqlite \| a store \| [\d.]+ \| [\d.]+ \| [\d.]+ x",
         r"sqlite \| a read, 5 visits of history \| [\d.]+ \| [\d.]+ \| [\d.]+ x",
         r"sqlite \| [\d,]+ \| [\d.]+ \| [\d.]+",
+        # The camera.
+        r"sqlite \| store \| [\d.]+ \| [\d.]+ \| [\d.]+ x",
+        r"sqlite \| read \| [\d.]+ \| [\d.]+ \| [\d.]+ x",
+        r"sqlite \| [\d,]+ \| [\d.]+ \| [\d.]+",
         # What is in the archive.
         rf"sqlite \| {read_rows(ARCHIVED):,} \| [\d.]+ \| [\d.]+ \| [\d.]+ x \| [\d.]+ x",
         # The release's rows, and those of the first visit after it in the store.

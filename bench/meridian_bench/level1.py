@@ -24,9 +24,8 @@ from typing import Any
 
 import adapter
 import astropy.time
-import numpy
 import pyarrow as pa
-from lsst.dax.apdb import Apdb, ApdbTables
+from lsst.dax.apdb import Apdb, ApdbConfig
 from lsst.dax.apdb.sql import ApdbSql
 from meridian_apdb import DAYS_OF_HISTORY, AlertDatabase
 from private_postgres import private_postgres
@@ -44,6 +43,7 @@ from .level1_camera import (
     visit_of,
     write_release,
 )
+from .level1_clients import SCHEMA, CameraByClass, measure_camera_by_class, observers, read_through_the_class, report_camera_by_class
 from .level1_merge import Merge, measure_merge, report_merge
 from .level1_users import Users
 from .machine import describe
@@ -51,7 +51,6 @@ from .markdown import markdown_table
 from .served import served
 
 BENCH = Path(__file__).resolve().parent.parent
-SCHEMA = "resource://lsst.sdm.schemas/apdb.yaml"
 EARLY = 5
 
 
@@ -70,18 +69,14 @@ class Times:
 def through_the_class(apdb: Apdb, detector: Detector, visit: int, found: tuple[float, Any], times: Times) -> None:
     """Reads what a pipeline reads before a visit, and stores what it found."""
     moment, frames = found
-    region, when = detector.region(), astropy.time.Time(moment, format="mjd", scale="tai")
+    when = astropy.time.Time(moment, format="mjd", scale="tai")
     begun = time.perf_counter()
-    objects = apdb.getDiaObjects(region)
-    ids = [int(number) for number in objects["diaObjectId"]]
-    sources = apdb.getDiaSources(region, ids, when)
-    forced = apdb.getDiaForcedSources(region, ids, when)
+    rows = read_through_the_class(apdb, detector, when)
     read = time.perf_counter()
     apdb.store(when, **frames)
     times.store.setdefault(visit, []).append(time.perf_counter() - read)
     times.read.setdefault(visit, []).append(read - begun)
-    assert sources is not None and forced is not None
-    times.rows[visit] = times.rows.get(visit, 0) + len(objects) + len(sources) + len(forced)
+    times.rows[visit] = times.rows.get(visit, 0) + rows
 
 
 def create(program: Path, data: Path, name: str, postgres: str | None, *options: str) -> None:
@@ -92,8 +87,7 @@ def create(program: Path, data: Path, name: str, postgres: str | None, *options:
 
 def measure_history(apdbs: dict[str, Apdb], detectors: int, visits: int) -> dict[str, Times]:
     """Visits of some detectors, by each system in turns."""
-    definitions = {table: next(iter(apdbs.values())).tableDef(table) for table in ApdbTables}
-    observed = [Detector(number, numpy.random.default_rng(number), definitions) for number in range(detectors)]
+    observed = observers(0, range(detectors))
     times = {name: Times() for name in apdbs}
     for visit in range(visits):
         for detector in observed:
@@ -105,11 +99,6 @@ def measure_history(apdbs: dict[str, Apdb], detectors: int, visits: int) -> dict
             print(f"visit {visit}: ms of store/read: {told}", flush=True)
         assert len({t.rows[visit] for t in times.values()}) == 1, f"they read different numbers of rows in visit {visit}"
     return times
-
-
-def observers(first: int, count: int = DETECTORS_OF_THE_CAMERA) -> list[Detector]:
-    definitions = adapter.ApdbSchema(SCHEMA, "").tableSchemas
-    return [Detector(first + number, numpy.random.default_rng(number), definitions) for number in range(count)]
 
 
 def measure_camera(database: AlertDatabase, observed: list[Detector], clients: int) -> dict[str, float]:
@@ -169,7 +158,7 @@ def read_of(database: AlertDatabase, detector: Detector, moment: float) -> int:
 
 def measure_archive(database: AlertDatabase, detectors: int, visits: int) -> Archived:
     """A history that is read from the store, and then, published and removed there, from the archive."""
-    observed = observers(2000, detectors)
+    observed = observers(2000, range(detectors))
 
     def reads(visit: int) -> tuple[float, int]:
         taken, rows = [], 0
@@ -279,6 +268,7 @@ class Measured:
 
     history: dict[str, dict[str, Times]] = field(default_factory=dict)
     camera: dict[str, dict[str, float]] = field(default_factory=dict)
+    camera_by_class: dict[str, CameraByClass] = field(default_factory=dict)
     archived: dict[str, Archived] = field(default_factory=dict)
     cadence: dict[str, Cadence] = field(default_factory=dict)
     merge: dict[str, Merge] = field(default_factory=dict)
@@ -298,7 +288,6 @@ def report_archived(archives: dict[str, Archived]) -> list[str]:
         f"Reads of a detector with {visits} visits of history in the store, and of the same history when the archive alone has it:",
         "",
         *markdown_table(["store", "rows", "µs a row, store", "µs a row, archive", "archive / store", f"archive / store with {EARLY} visits"], rows),
-        "",
     ]
 
 
@@ -323,7 +312,6 @@ def report_cadence(cadences: dict[str, Cadence]) -> list[str]:
         f"All detectors every {seconds:g} s, by two clients, beside 20 users who ask for cones and light curves; seconds, of 99 in 100:",
         "",
         *markdown_table(headings, rows),
-        "",
     ]
 
 
@@ -364,7 +352,6 @@ def report_camera(cameras: dict[str, dict[str, float]]) -> list[str]:
         f"A visit of all {detectors:.0f} detectors by Meridian's own client, two at a time, of fields with two visits of history:",
         "",
         *markdown_table(["store", "rows stored", "store, s", "read, s"], rows),
-        "",
     ]
 
 
@@ -380,6 +367,7 @@ def report(measured: Measured, arguments: argparse.Namespace) -> str:
         "",
     ]
     lines += report_history(measured.history, arguments.detectors, arguments.visits) if measured.history else []
+    lines += report_camera_by_class(measured.camera_by_class) if measured.camera_by_class else []
     lines += report_camera(measured.camera) if measured.camera else []
     lines += report_archived(measured.archived) if measured.archived else []
     lines += report_cadence(measured.cadence) if measured.cadence else []
@@ -417,28 +405,33 @@ def measure(arguments: argparse.Namespace, store: str, stack: ExitStack, measure
     program, only = arguments.meridian, arguments.only
     directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="level1_")))
     ours = stack.enter_context(private_postgres("-c", "shared_buffers=512MB")) if store == "postgres" else None
-    for name in ("history", "camera"):
+    for name in ("history", "clients", "camera"):
         create(program, directory, name, ours)
     for name in ("archived", "cadence", "merge"):
         create(program, directory, name, ours, "--replica", "--keep-nights", "100000")
     if "history" in only or "camera" in only:
         with served(program, directory) as server:
-            if "history" in only:
-                theirs = f"sqlite:///{directory}/peer.db"
+
+            def both(database: str) -> dict[str, ApdbConfig]:
+                """An alert database of ours and an empty one of the peer's."""
+                theirs = f"sqlite:///{directory}/peer_{database}.db"
                 if store == "postgres":
                     theirs = stack.enter_context(private_postgres("-c", "shared_buffers=512MB")).replace("postgres://", "postgresql+psycopg2://")
-                config = adapter.MeridianApdbConfig(url=server.address, database="history", schema_file=SCHEMA, ss_schema_file="")
-                peer = ApdbSql.init_database(theirs, schema_file=SCHEMA, ss_schema_file="", dia_object_index="last_object_table")
-                apdbs = {"meridian": Apdb.from_config(config), "peer": Apdb.from_config(peer)}
+                ours = adapter.MeridianApdbConfig(url=server.address, database=database, schema_file=SCHEMA, ss_schema_file="")
+                return {"meridian": ours, "peer": ApdbSql.init_database(theirs, schema_file=SCHEMA, ss_schema_file="", dia_object_index="last_object_table")}
+
+            if "history" in only:
+                apdbs = {name: Apdb.from_config(config) for name, config in both("history").items()}
                 measured.history[store] = measure_history(apdbs, arguments.detectors, arguments.visits)
             if "camera" in only:
-                measured.camera[store] = measure_camera(AlertDatabase(server.address, "camera"), observers(1000, arguments.camera_detectors), clients=2)
+                measured.camera_by_class[store] = measure_camera_by_class(both("clients"), 1000, arguments.camera_detectors)
+                measured.camera[store] = measure_camera(AlertDatabase(server.address, "camera"), observers(1000, range(arguments.camera_detectors)), clients=2)
     if "archived" in only:
         with served(program, directory) as server:
             database = AlertDatabase(server.address, "archived")
             measured.archived[store] = measure_archive(database, arguments.detectors, arguments.archived_visits)
     if "cadence" in only:
-        observed, first, rows = observers(3000, arguments.camera_detectors), arguments.release_visits, 0
+        observed, first, rows = observers(3000, range(arguments.camera_detectors)), arguments.release_visits, 0
         if first:
             rows = reseed(program, directory, "cadence", observed, first)
         with served(program, directory) as server:
@@ -447,7 +440,7 @@ def measure(arguments: argparse.Namespace, store: str, stack: ExitStack, measure
     if "merge" in only:
         # Nobody else merges.
         with served(program, directory, "--compact-every", "off") as server:
-            database, observed = AlertDatabase(server.address, "merge"), observers(5000, arguments.camera_detectors)
+            database, observed = AlertDatabase(server.address, "merge"), observers(5000, range(arguments.camera_detectors))
             pace = arguments.cadence / arguments.camera_detectors
             measured.merge[store] = measure_merge(program, directory, database, observed, arguments.merged_rows, arguments.idle_stores, pace)
 

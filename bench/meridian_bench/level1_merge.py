@@ -95,5 +95,4 @@ def report_merge(merges: dict[str, Merge]) -> list[str]:
         "A merge of what is published into one part a table (`meridian compact --all`), beside a store of a detector now and then; of 99 in 100 stores, ms:",
         "",
         *markdown_table(["store", "rows", "parts", "the merge, s", "a store alone", "beside the merge", "ratio", "stores"], rows),
-        "",
     ]
