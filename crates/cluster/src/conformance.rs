@@ -123,6 +123,7 @@ async fn start_worker(
 ) -> (Weak<Worker>, CancellationToken) {
     let options = WorkerOptions {
         data: vec![tables.directory(name)],
+        user_data: Vec::new(),
         join: vec![join],
         address: "127.0.0.1:0".to_owned(),
         advertise: None,

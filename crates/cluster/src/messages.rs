@@ -53,11 +53,14 @@ pub struct MemberReport {
     pub number: u64,
     /// Threads that run pieces.
     pub threads: usize,
-    /// Bytes of the disk on which its directory is.
+    /// Bytes of the disks on which its directories are.
     pub disk_bytes: u64,
     /// Bytes that are free there.
     pub free_bytes: u64,
-    /// Percent of the disk that may be in use, by whomever, before it takes no more files.
+    /// The disks for users' own tables, if it has some for these alone: none of those above, then.
+    #[serde(default)]
+    pub user_disks: Option<DiskSpace>,
+    /// Percent of the disks that may be in use, by whomever, before it takes no more files.
     #[serde(default = "default_disk_limit")]
     pub disk_limit: u8,
     /// The epoch of the leader whose assignment it follows.
@@ -91,6 +94,15 @@ pub struct MemberReport {
     pub revoked: ListNews,
 }
 
+/// How large disks are together, and how much of them is free.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskSpace {
+    /// Bytes that there are.
+    pub bytes: u64,
+    /// Bytes of them that are free.
+    pub free: u64,
+}
+
 /// What a worker says when it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerEnd {
@@ -114,6 +126,9 @@ pub struct Assignment {
     pub assignment: u64,
     /// What it shall hold, if the front end leads and the worker does not know that assignment yet.
     pub parts: Option<Vec<PartFiles>>,
+    /// The parts of these, by their numbers, that are of users' own tables.
+    #[serde(default)]
+    pub user_parts: Vec<i64>,
     /// Whether it shall give up nothing of what it holds besides: the front end has just begun to lead.
     #[serde(default)]
     pub keeps_all: bool,
@@ -284,11 +299,14 @@ pub struct WorkerStatus {
     pub copy_rate: u64,
     /// Seconds until it has them at this rate; none if there are none, or none come.
     pub seconds_left: Option<u64>,
-    /// Bytes of its disk.
+    /// Bytes of its disks.
     pub disk_bytes: u64,
     /// Bytes that are free there.
     pub free_bytes: u64,
-    /// Percent of the disk that may be in use, by whomever, before it takes no more files.
+    /// Its disks for users' own tables, if it has some for these alone.
+    #[serde(default)]
+    pub user_disks: Option<DiskSpace>,
+    /// Percent of the disks that may be in use, by whomever, before it takes no more files.
     #[serde(default = "default_disk_limit")]
     pub disk_limit: u8,
     /// Pieces that it has run since it started.

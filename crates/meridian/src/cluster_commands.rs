@@ -211,9 +211,14 @@ fn workers(status: &ClusterStatus) -> String {
         "free",
         "pieces",
     ];
-    let mut rows = vec![headings.map(str::to_owned).to_vec()];
+    let mut headings = headings.map(str::to_owned).to_vec();
+    let have_user_disks = status.workers.iter().any(|it| it.user_disks.is_some());
+    if have_user_disks {
+        headings.extend(["users' disk", "users' free"].map(str::to_owned));
+    }
+    let mut rows = vec![headings];
     rows.extend(status.workers.iter().map(|worker| {
-        vec![
+        let mut row = vec![
             worker.name.clone(),
             worker.address.clone(),
             worker.state.clone(),
@@ -225,7 +230,13 @@ fn workers(status: &ClusterStatus) -> String {
             size(worker.disk_bytes),
             size(worker.free_bytes),
             grouped(worker.pieces),
-        ]
+        ];
+        if have_user_disks {
+            let size_of = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), size);
+            row.push(size_of(worker.user_disks.map(|it| it.bytes)));
+            row.push(size_of(worker.user_disks.map(|it| it.free)));
+        }
+        row
     }));
     aligned(&rows, |column| column >= 3)
 }

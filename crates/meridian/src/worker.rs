@@ -36,6 +36,10 @@ pub struct WorkerArguments {
     /// that fails costs its own replicas alone.
     #[arg(long, value_name = "DIR", env = "MERIDIAN_DATA", required = true)]
     data: Vec<PathBuf>,
+    /// A directory, on a disk of its own, for replicas of users' own tables: they are then in none of --data, and nothing else is here. Given
+    /// several times, one for each disk.
+    #[arg(long, value_name = "DIR", env = "MERIDIAN_USER_DATA")]
+    user_data: Vec<PathBuf>,
     #[command(flatten)]
     credentials: CredentialArguments,
     /// Where front ends and other workers connect; port 0 takes a free port.
@@ -104,12 +108,15 @@ async fn work(mut options: WorkerOptions, temp_dir: Option<PathBuf>) -> Result<(
         signal(SignalKind::interrupt())?,
         signal(SignalKind::terminate())?,
     );
-    let dirs: Vec<String> = options
-        .data
-        .iter()
-        .map(|it| it.display().to_string())
-        .collect();
-    let (name, data) = (options.name.clone(), dirs.join(", "));
+    let listed = |dirs: &[PathBuf]| {
+        let dirs = dirs.iter().map(|it| it.display().to_string());
+        dirs.collect::<Vec<String>>().join(", ")
+    };
+    let mut data = listed(&options.data);
+    if !options.user_data.is_empty() {
+        data += &format!(" and of users' tables in {}", listed(&options.user_data));
+    }
+    let name = options.name.clone();
     let join = options.join.join(", ");
     let temp_dirs = match temp_dir {
         Some(dir) => vec![dir],
@@ -151,6 +158,7 @@ impl WorkerArguments {
         }
         Ok(WorkerOptions {
             data: self.data,
+            user_data: self.user_data,
             join: self.join,
             address: self.listen,
             advertise: self.advertise,

@@ -1,6 +1,6 @@
 //! A user, and all of them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use catalog::{Releases, Rights, fold_name};
@@ -218,6 +218,14 @@ impl UserList {
     /// The group of this name, in which upper and lower case are told apart.
     pub fn group(&self, name: &str) -> Option<&Group> {
         self.groups.get(name)
+    }
+
+    /// The folded names of all databases that are users' or groups' own.
+    pub fn own_databases(&self) -> HashSet<String> {
+        let groups = self.groups().filter(|it| it.has_database);
+        let names = groups.map(|it| &it.name);
+        let users = self.iter().map(|it| &it.name);
+        users.chain(names).map(|name| fold_name(name)).collect()
     }
 
     /// Whose a database is.

@@ -8,7 +8,8 @@
 //! 1. A replica is given up only when all targets hold the file and have acknowledged that they shall. A file of several small chunks
 //!    has the targets of each of them, so that whoever holds a chunk of one table holds that of every other.
 //! 2. Files of tables that are the same in every piece are assigned to every worker.
-//! 3. A worker whose disk is as full as it may be gets nothing more, and keeps what it has.
+//! 3. A worker whose disk is as full as it may be gets nothing more, and keeps what it has. If it has disks for users' own tables alone, these
+//!    count for such tables, and the others for the rest.
 //! 4. Of parts that no table shows any more, but somebody may still read, workers keep what they have, if the front end has given files of
 //!    them up.
 //! 5. Equal inputs give equal assignments, so that front ends agree.
@@ -17,12 +18,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use catalog::{LoadId, fold_name};
 use sky::ChunkId;
 
 use super::copy_order::{LackingFile, first_to_copy};
 use super::members::{Holdings, Member};
 use super::parts::{KnownPart, PartFile, PartKey};
-use crate::messages::PartFiles;
+use crate::messages::{DiskSpace, MemberReport, PartFiles};
 use crate::placement::{Candidate, rank};
 
 /// What decides the assignments.
@@ -35,6 +37,8 @@ pub(crate) struct Inputs<'a> {
     pub members: &'a BTreeMap<String, Member>,
     /// The names of those that report.
     pub live: &'a HashSet<String>,
+    /// The folded names of users' and groups' own databases.
+    pub user_databases: &'a HashSet<String>,
     /// The names of those that shall give everything up.
     pub draining: &'a HashSet<String>,
     /// Replicas of each file.
@@ -48,6 +52,8 @@ pub(crate) struct Inputs<'a> {
 pub(crate) struct Assignments {
     /// The files of each worker, by name.
     pub workers: BTreeMap<String, Arc<Holdings>>,
+    /// The parts that are of users' own tables.
+    pub user_parts: BTreeSet<LoadId>,
     /// The files that each worker gets first of those that it lacks, in their order, by its name.
     pub first: BTreeMap<String, Vec<PartFiles>>,
     /// Replicas that lack, over all files of partitioned tables.
@@ -151,11 +157,21 @@ struct Place<'a> {
     is_draining: bool,
     /// Bytes that it may still get.
     room: u64,
+    /// Those of users' own tables, if it has disks for these alone.
+    user_room: Option<u64>,
     /// What it keeps if it holds it.
     sure: Option<&'a Holdings>,
 }
 
 impl Place<'_> {
+    /// Bytes that it may still get of a table.
+    fn room(&mut self, of_user: bool) -> &mut u64 {
+        match &mut self.user_room {
+            Some(room) if of_user => room,
+            _ => &mut self.room,
+        }
+    }
+
     fn holds(&self, part: PartKey, file: ChunkId) -> bool {
         self.member.holds(part, file)
     }
@@ -170,6 +186,7 @@ impl Place<'_> {
 /// Computes what the workers shall hold.
 pub(crate) fn assign(inputs: &Inputs<'_>) -> Assignments {
     let mut computation = Computation::new(inputs);
+    computation.found.user_parts = user_parts(inputs);
     for part in inputs.parts {
         let away = part.away();
         for file in &part.files {
@@ -180,6 +197,16 @@ pub(crate) fn assign(inputs: &Inputs<'_>) -> Assignments {
         }
     }
     computation.into_assignments()
+}
+
+/// The parts that are of users' own tables, those too that no table shows any more.
+fn user_parts(inputs: &Inputs<'_>) -> BTreeSet<LoadId> {
+    let all = inputs.parts.iter().chain(inputs.superseded);
+    let of_users = all.filter(|part| {
+        let database = fold_name(&part.database);
+        inputs.user_databases.contains(&database)
+    });
+    of_users.map(|part| part.key.part).collect()
 }
 
 /// What is computed, file by file; lists of workers are in the order of their names.
@@ -208,7 +235,8 @@ impl<'a> Computation<'a> {
             member,
             is_live: inputs.live.contains(name),
             is_draining: inputs.draining.contains(name),
-            room: room(member),
+            room: room(&member.report, disks(&member.report)),
+            user_room: { member.report.user_disks }.map(|disks| room(&member.report, disks)),
             sure: inputs.sure.get(name).map(Arc::as_ref),
         };
         let places: Vec<Place<'_>> = inputs.members.iter().map(place).collect();
@@ -271,6 +299,7 @@ impl<'a> Computation<'a> {
     /// The workers that shall have a file of chunks, whose room for it is taken.
     fn targets(&mut self, part: &'a KnownPart, file: &PartFile) -> Targets {
         let replicas = self.inputs.replicas;
+        let of_user = self.found.user_parts.contains(&part.key.part);
         let mut targets = Targets {
             places: BTreeSet::new(),
             unplaced: 0,
@@ -286,10 +315,11 @@ impl<'a> Computation<'a> {
                     continue;
                 }
                 if !targets.places.contains(&at) && !place.holds(part.key, file.file) {
-                    if place.room < file.bytes {
+                    let room = place.room(of_user);
+                    if *room < file.bytes {
                         continue;
                     }
-                    place.room -= file.bytes;
+                    *room -= file.bytes;
                 }
                 targets.places.insert(at);
                 of_chunk += 1;
@@ -378,11 +408,18 @@ fn keep_superseded(parts: &[Arc<KnownPart>], places: &[Place<'_>], assigned: &mu
     }
 }
 
-/// Bytes that a worker may still get.
-fn room(member: &Member) -> u64 {
-    let report = &member.report;
-    let used = report.disk_bytes.saturating_sub(report.free_bytes);
-    let usable = u128::from(report.disk_bytes) * u128::from(report.disk_limit) / 100;
+/// The disks of a worker that are not for users' own tables alone.
+fn disks(report: &MemberReport) -> DiskSpace {
+    DiskSpace {
+        bytes: report.disk_bytes,
+        free: report.free_bytes,
+    }
+}
+
+/// Bytes that a worker may still get on some disks.
+fn room(report: &MemberReport, disks: DiskSpace) -> u64 {
+    let used = disks.bytes.saturating_sub(disks.free);
+    let usable = u128::from(disks.bytes) * u128::from(report.disk_limit) / 100;
     u64::try_from(usable)
         .unwrap_or(u64::MAX)
         .saturating_sub(used)
@@ -400,7 +437,7 @@ mod tests {
     use super::super::orders::{Order, Orders};
     use super::super::room::to_give_up;
     use super::*;
-    use crate::messages::{DISK_LIMIT, MemberReport};
+    use crate::messages::DISK_LIMIT;
 
     const PART: PartKey = part_key(7);
 
@@ -442,6 +479,7 @@ mod tests {
                 threads: 1,
                 disk_bytes: 10_000,
                 free_bytes,
+                user_disks: None,
                 disk_limit: DISK_LIMIT,
                 epoch: 0,
                 assignment: 0,
@@ -486,6 +524,7 @@ mod tests {
             superseded: &[],
             members,
             live: &names(members),
+            user_databases: &HashSet::new(),
             draining,
             replicas,
             sure: &all_sure(members),
@@ -554,6 +593,7 @@ mod tests {
             superseded: &[],
             members: &workers,
             live: &names(&workers),
+            user_databases: &HashSet::new(),
             draining: &HashSet::new(),
             replicas: 2,
             sure: &HashMap::new(),
@@ -585,6 +625,7 @@ mod tests {
             superseded: &[],
             members: &left,
             live: &live,
+            user_databases: &HashSet::new(),
             draining: &none,
             replicas: 3,
             sure: &all_sure(&left),
@@ -667,6 +708,48 @@ mod tests {
         assert_eq!(then.workers["w1"][&PART].len(), 1, "the small table alone");
     }
 
+    /// Of three workers two have disks for users' own tables, one of them a full one.
+    #[test]
+    fn disks_for_users_tables_take_these_alone() {
+        let with_disks = |free_bytes, user_free: Option<u64>| {
+            let mut member = member([], free_bytes);
+            member.report.user_disks = user_free.map(|free| DiskSpace {
+                bytes: 10_000,
+                free,
+            });
+            member
+        };
+        let members = members(vec![
+            with_disks(9_000, Some(1_000)),
+            with_disks(1_000, Some(9_000)),
+            with_disks(9_000, None),
+        ]);
+        let parts = [part(20)];
+        let assign_to = |user_databases: &[&str]| {
+            assign(&Inputs {
+                parts: &parts,
+                superseded: &[],
+                members: &members,
+                live: &names(&members),
+                user_databases: &user_databases.iter().map(|it| (*it).to_owned()).collect(),
+                draining: &HashSet::new(),
+                replicas: 2,
+                sure: &HashMap::new(),
+            })
+        };
+        let chunks_of = |found: &Assignments, worker: &str| {
+            let files = found.workers[worker].values().flatten();
+            files.filter(|file| file.0 >= 0).count()
+        };
+        let of_catalogue = assign_to(&["other"]);
+        let of_user = assign_to(&["other", "db"]);
+        let chunks = |found: &Assignments| ["w0", "w1", "w2"].map(|it| chunks_of(found, it));
+        assert_eq!(chunks(&of_catalogue), [20, 0, 20]);
+        assert_eq!(chunks(&of_user), [0, 20, 20]);
+        assert!(of_catalogue.user_parts.is_empty());
+        assert_eq!(of_user.user_parts, BTreeSet::from([PART.part]));
+    }
+
     #[test]
     fn full_disks_and_too_few_workers_are_told() {
         let two = members(vec![member([], 9_000), member([], 1_000)]);
@@ -692,6 +775,7 @@ mod tests {
             superseded: &[part(20)],
             members: &holding,
             live: &names(&holding),
+            user_databases: &HashSet::new(),
             draining: &HashSet::from(["w1".to_owned()]),
             replicas: 1,
             sure: &HashMap::new(),
@@ -896,11 +980,13 @@ mod tests {
                 superseded: &[],
                 members: &front_end.members,
                 live: &names(&front_end.members),
+                user_databases: &HashSet::new(),
                 draining: &self.draining,
                 replicas: self.replicas,
                 sure: &front_end.orders.sure(),
             });
-            front_end.orders.tell(&front_end.latest.workers);
+            let latest = &front_end.latest;
+            front_end.orders.tell(&latest.workers, &latest.user_parts);
         }
 
         /// The leader gives files up: one that has lost its lease does not.

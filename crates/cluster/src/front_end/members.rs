@@ -215,6 +215,7 @@ mod tests {
             threads: 2,
             disk_bytes: 1000,
             free_bytes: 500,
+            user_disks: None,
             disk_limit: crate::messages::DISK_LIMIT,
             epoch: 0,
             assignment: 0,

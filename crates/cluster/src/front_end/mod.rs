@@ -38,6 +38,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
+use users::{Users, UsersState};
 
 use crate::ClusterError;
 use crate::client::MemberClient;
@@ -91,6 +92,8 @@ pub struct ClusterOptions {
 #[derive(Debug)]
 pub struct FrontEnd {
     archive: Arc<Archive>,
+    /// Whose own databases there are.
+    users: Users,
     settings: Settings,
     members: Arc<Members>,
     parts: Arc<Parts>,
@@ -141,8 +144,10 @@ struct AssignedFiles {
     superseded: Vec<Arc<KnownPart>>,
     /// Counts the lists of parts.
     list: u64,
-    /// The state of the catalog of which the list is.
-    state: Option<CatalogState>,
+    /// The folded names of users' and groups' own databases.
+    user_databases: HashSet<String>,
+    /// The states of the catalog and of the users of which the list is.
+    state: Option<(CatalogState, UsersState)>,
     /// Of what `latest` was computed.
     inputs: Option<KnownInputs>,
     /// The epoch in which this front end gives orders; none if it does not.
@@ -212,6 +217,7 @@ impl FrontEnd {
         let advertised = advertised.unwrap_or_else(|| address.to_string());
         let process = crate::random()?;
         let data_dir = archive.catalog().data_dir();
+        let users = Users::of(data_dir);
         let mut settings = Settings::open(data_dir)?;
         let database = SharedDatabase::of(data_dir).await;
         let (several, alone) = match database.map_err(EngineError::from)? {
@@ -252,6 +258,7 @@ impl FrontEnd {
                 options.stalled_after,
             ),
             archive,
+            users,
             settings,
             members,
             parts,
@@ -352,21 +359,36 @@ impl FrontEnd {
 
     /// Lists the parts of the archive, if they have changed since the last time.
     pub(crate) async fn list_parts(&self) -> Result<(), EngineError> {
-        let now = self.archive.catalog().state();
+        let now = self.state();
         if now.is_some() && now == lock(&self.assigned).state {
             return Ok(());
         }
         self.read_parts().await
     }
 
+    /// What the list of parts depends on; none if that cannot be told.
+    fn state(&self) -> Option<(CatalogState, UsersState)> {
+        Some((self.archive.catalog().state()?, self.users.state().ok()?))
+    }
+
     /// Lists the parts of the archive as they are now.
     async fn read_parts(&self) -> Result<(), EngineError> {
-        let now = self.archive.catalog().state();
+        let now = self.state();
+        let user_databases = match self.users.list().await {
+            Ok(users) => Some(users.own_databases()),
+            Err(error) => {
+                warn!(%error, "whose own tables there are is as it was known before");
+                None
+            }
+        };
         let parts = self.parts.list(self.archive.catalog()).await?;
         let superseded = self.parts.superseded(self.archive.catalog()).await?;
         let mut assigned = lock(&self.assigned);
         assigned.parts = Arc::new(parts);
         assigned.superseded = superseded;
+        if let Some(known) = user_databases {
+            assigned.user_databases = known;
+        }
         assigned.list += 1;
         assigned.state = now;
         drop(assigned);
@@ -417,12 +439,13 @@ impl FrontEnd {
             superseded: &assigned.superseded,
             members: &members,
             live: &live,
+            user_databases: &assigned.user_databases,
             draining: &draining,
             replicas: self.options.replicas,
             sure: &sure,
         });
         if epoch.is_some() {
-            assigned.orders.tell(&latest.workers);
+            assigned.orders.tell(&latest.workers, &latest.user_parts);
         }
         if assigned.latest.missing_replicas > 0 && latest.missing_replicas == 0 {
             info!(files = latest.files, "every chunk file has its replicas");

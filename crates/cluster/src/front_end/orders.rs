@@ -6,8 +6,10 @@
 //! The first assignment has it give up nothing: it may hold files that this front end has not heard of, which another one counts on that led until
 //! now. What it holds is told with the acknowledgement, and the next assignment is made of that.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+
+use catalog::LoadId;
 
 use super::members::{Holdings, part_files};
 use crate::messages::PartFiles;
@@ -26,6 +28,8 @@ pub(crate) struct Order {
     /// The number of the assignment.
     pub version: u64,
     pub files: Arc<Vec<PartFiles>>,
+    /// The parts of these that are of users' own tables.
+    pub user_parts: Arc<Vec<i64>>,
     /// Whether it shall give nothing up.
     pub keeps_all: bool,
 }
@@ -38,6 +42,7 @@ struct SentAssignment {
     /// That of the first one, as long as none was acknowledged.
     first: Option<u64>,
     files: Arc<Vec<PartFiles>>,
+    user_parts: Arc<Vec<i64>>,
     holdings: Arc<Holdings>,
     /// What this assignment and all earlier ones list that the worker may still follow.
     sure: Arc<Holdings>,
@@ -58,6 +63,7 @@ impl Orders {
         Some(Order {
             version: told.version,
             files: Arc::clone(&told.files),
+            user_parts: Arc::clone(&told.user_parts),
             keeps_all: told.first.is_some(),
         })
     }
@@ -88,11 +94,16 @@ impl Orders {
         self.workers.iter().map(sure).collect()
     }
 
-    /// Tells workers what they shall hold, where that has changed.
-    pub fn tell(&mut self, latest: &BTreeMap<String, Arc<Holdings>>) {
+    /// Tells workers what they shall hold, where that has changed, and which of the parts are of users' own tables.
+    pub fn tell(
+        &mut self,
+        latest: &BTreeMap<String, Arc<Holdings>>,
+        user_parts: &BTreeSet<LoadId>,
+    ) {
         for (name, holdings) in latest {
             let known = self.workers.get(name);
-            if known.is_some_and(|known| known.holdings == *holdings) {
+            let user_parts = user_parts_of(holdings, user_parts);
+            if known.is_some_and(|it| it.holdings == *holdings && *it.user_parts == user_parts) {
                 continue;
             }
             self.version += 1;
@@ -101,12 +112,23 @@ impl Orders {
                 version: self.version,
                 first: known.map_or(Some(self.version), |known| known.first),
                 files: Arc::new(part_files(holdings)),
+                user_parts: Arc::new(user_parts),
                 holdings: Arc::clone(holdings),
                 sure: Arc::new(sure.unwrap_or_default()),
             };
             self.workers.insert(name.clone(), told);
         }
     }
+}
+
+/// The numbers of the parts that are of users' own tables, ascending.
+fn user_parts_of(holdings: &Holdings, user_parts: &BTreeSet<LoadId>) -> Vec<i64> {
+    let mut found: Vec<i64> = { holdings.keys() }
+        .filter(|it| user_parts.contains(&it.part))
+        .map(|it| it.part.0)
+        .collect();
+    found.sort_unstable();
+    found
 }
 
 /// The files that both list.
@@ -140,8 +162,8 @@ mod tests {
     #[test]
     fn a_worker_gives_nothing_up_before_it_has_told_what_it_holds() {
         let mut orders = Orders::new(10);
-        orders.tell(&listing(&[1]));
-        orders.tell(&listing(&[1, 2]));
+        orders.tell(&listing(&[1]), &BTreeSet::new());
+        orders.tell(&listing(&[1, 2]), &BTreeSet::new());
         let first = orders.of("w").unwrap();
         assert!(first.keeps_all && first.version == 12);
         for other in [10, 13, 900] {
@@ -155,7 +177,7 @@ mod tests {
         let second = orders.of("w").unwrap();
         assert!(!second.keeps_all && second.version == 13);
         assert_eq!(second.files, first.files);
-        orders.tell(&listing(&[2]));
+        orders.tell(&listing(&[2]), &BTreeSet::new());
         let third = orders.of("w").unwrap();
         assert!(!third.keeps_all && third.version == 14);
     }

@@ -101,6 +101,7 @@ async fn report(
         epoch: follows.0,
         assignment: follows.1,
         parts: None,
+        user_parts: Vec::new(),
         keeps_all: false,
         next,
         front_ends: front_end.addresses(),
@@ -111,6 +112,7 @@ async fn report(
             epoch,
             assignment: order.version,
             parts: Some(order.files.as_ref().clone()),
+            user_parts: order.user_parts.as_ref().clone(),
             keeps_all: order.keeps_all,
             ..unchanged
         },

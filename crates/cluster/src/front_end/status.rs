@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::several::Several;
 use super::{FrontEnd, Member, lock};
-use crate::messages::{ClusterStatus, WorkerStatus};
+use crate::messages::{ClusterStatus, DiskSpace, WorkerStatus};
 use crate::tls::ending;
 
 impl FrontEnd {
@@ -120,6 +120,7 @@ impl FrontEnd {
             seconds_left: seconds_left(report.missing_bytes, report.copy_rate),
             disk_bytes: report.disk_bytes,
             free_bytes: report.free_bytes,
+            user_disks: report.user_disks,
             disk_limit: report.disk_limit,
             pieces: report.pieces,
             shares: report.shares,
@@ -139,12 +140,24 @@ fn takes_files(worker: &WorkerStatus) -> bool {
 fn full_disks(workers: &[WorkerStatus]) -> String {
     const NAMED: usize = 3;
     let takers = workers.iter().filter(|it| takes_files(it));
-    let full = takers.filter_map(|it| {
-        let used = it.disk_bytes.saturating_sub(it.free_bytes);
-        let percent = u128::from(used) * 100 / u128::from(it.disk_bytes).max(1);
+    let all_disks = takers.flat_map(|it| {
+        let disks = DiskSpace {
+            bytes: it.disk_bytes,
+            free: it.free_bytes,
+        };
+        let of_users = it.user_disks.map(|disks| (it, " for users' tables", disks));
+        std::iter::once((it, "", disks)).chain(of_users)
+    });
+    let full = all_disks.filter_map(|(it, which, disks)| {
+        let used = disks.bytes.saturating_sub(disks.free);
+        let percent = match disks.bytes {
+            // All of them are set aside.
+            0 => 100,
+            bytes => u128::from(used) * 100 / u128::from(bytes),
+        };
         (percent >= u128::from(it.disk_limit)).then(|| {
             format!(
-                "{}: {percent} % in use, {} % allowed",
+                "{}{which}: {percent} % in use, {} % allowed",
                 it.name, it.disk_limit
             )
         })

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Each disk can be read without the others. The first that is usable when the worker starts is its home, which has the directories of
-//! all parts; each file is on one of the disks. A disk that cannot be written any more is set aside until the next start, and its
+//! all parts; each file is on one of the disks. Some may be for users' own tables alone, which are then on no other: a user who fills them leaves
+//! the catalogues their room. A disk that cannot be written any more is set aside until the next start, and its
 //! replicas count as gone. Without its home a worker ends, and finds another one when it starts again.
 
 use std::fs::{self, File, TryLockError};
@@ -21,6 +22,7 @@ use tokio::time::timeout;
 
 use super::holdings::failed;
 use crate::ClusterError;
+use crate::messages::DiskSpace;
 
 /// Where the files are, in the directory of a worker.
 const REPLICAS: &str = "replicas";
@@ -43,6 +45,8 @@ struct Disk {
     /// The directory that was given.
     dir: PathBuf,
     replicas: PathBuf,
+    /// Whether it is for users' own tables alone.
+    is_for_users: bool,
     /// Why it is set aside.
     failure: OnceLock<String>,
     /// Held as long as the worker runs.
@@ -51,7 +55,7 @@ struct Disk {
 
 impl Disk {
     /// A disk that may be set aside at once.
-    fn open(dir: &Path) -> Result<Self, ClusterError> {
+    fn open(dir: &Path, is_for_users: bool) -> Result<Self, ClusterError> {
         let replicas = dir.join(REPLICAS);
         let failure = OnceLock::new();
         let lock = match lock_directory(&replicas) {
@@ -68,6 +72,7 @@ impl Disk {
         let disk = Self {
             dir: dir.to_owned(),
             replicas,
+            is_for_users,
             failure,
             _lock: lock,
         };
@@ -91,16 +96,19 @@ impl Disk {
 }
 
 impl Disks {
-    /// Opens directories, and makes those that are not there.
+    /// Opens directories, and makes those that are not there: some for users' own tables alone, if there are any.
     ///
     /// # Errors
-    /// Another worker uses one of them, or none can be used.
-    pub fn open(dirs: &[PathBuf]) -> Result<Self, ClusterError> {
-        let disks: Vec<Disk> = dirs
-            .iter()
-            .map(|dir| Disk::open(dir))
+    /// Another worker uses one of them, or none of those for catalogues can be used.
+    pub fn open(dirs: &[PathBuf], user_dirs: &[PathBuf]) -> Result<Self, ClusterError> {
+        let given = dirs.iter().map(|dir| (dir, false));
+        let disks: Vec<Disk> = given
+            .chain(user_dirs.iter().map(|dir| (dir, true)))
+            .map(|(dir, is_for_users)| Disk::open(dir, is_for_users))
             .collect::<Result<_, _>>()?;
-        let home = disks.iter().position(Disk::is_usable);
+        let home = disks
+            .iter()
+            .position(|disk| disk.is_usable() && !disk.is_for_users);
         let home = home.ok_or_else(|| {
             let first = disks.first();
             let dir = first.map_or(Path::new("."), |it| &it.replicas);
@@ -146,24 +154,47 @@ impl Disks {
         }
     }
 
-    /// The usable disk on which a file is, or the one with the most room.
-    pub fn of(&self, at_home: &Path) -> usize {
-        let usable = self.usable();
-        let has_it = |(at, _): &&(usize, &Path)| self.path(at_home, *at).exists();
-        let found = usable.iter().find(has_it);
-        let roomiest = || usable.iter().max_by_key(|(_, dir)| space(dir).1);
-        found.or_else(roomiest).map_or(self.home, |(at, _)| *at)
+    /// Whether there are disks for users' own tables alone.
+    fn are_some_for_users(&self) -> bool {
+        self.disks.iter().any(|disk| disk.is_for_users)
     }
 
-    /// Bytes of all usable disks that this process may use, and those of them that are free. Directories of one file system count once.
-    pub fn space(&self) -> (u64, u64) {
-        let (mut seen, mut total) = (Vec::new(), (0, 0));
-        for (_, dir) in self.usable() {
+    /// Whether files of users' own tables belong on a disk, or those of other tables.
+    pub fn takes(&self, disk: usize, of_user: bool) -> bool {
+        let is_for_users = self.disks.get(disk).is_some_and(|disk| disk.is_for_users);
+        is_for_users == (of_user && self.are_some_for_users())
+    }
+
+    /// The usable disk on which a file is, or the one with the most room, of those that take it; none if none of these can be used.
+    pub fn of(&self, at_home: &Path, of_user: bool) -> Option<usize> {
+        let mut usable = self.usable();
+        usable.retain(|(at, _)| self.takes(*at, of_user));
+        let has_it = |(at, _): &&(usize, &Path)| self.path(at_home, *at).exists();
+        let found = usable.iter().find(has_it);
+        let roomiest = || usable.iter().max_by_key(|(_, dir)| space(dir).free);
+        found.or_else(roomiest).map(|(at, _)| *at)
+    }
+
+    /// The room of all usable disks but those for users' own tables alone.
+    pub fn space(&self) -> DiskSpace {
+        self.space_of(false)
+    }
+
+    /// The room of the disks for users' own tables, if some are for these alone.
+    pub fn user_space(&self) -> Option<DiskSpace> {
+        self.are_some_for_users().then(|| self.space_of(true))
+    }
+
+    /// What this process may use of disks. Directories of one file system count once.
+    fn space_of(&self, of_user: bool) -> DiskSpace {
+        let (mut seen, mut total) = (Vec::new(), DiskSpace::default());
+        for (_, dir) in { self.usable().into_iter() }.filter(|(at, _)| self.takes(*at, of_user)) {
             let device = fs::metadata(dir).map_or(0, |it| it.dev());
             if !seen.contains(&device) {
                 seen.push(device);
-                let (bytes, free) = space(dir);
-                total = (total.0 + bytes, total.1 + free);
+                let one = space(dir);
+                total.bytes += one.bytes;
+                total.free += one.free;
             }
         }
         total
@@ -238,19 +269,18 @@ fn probe(replicas: &Path) -> io::Result<()> {
     }
 }
 
-/// Bytes of the disk of a directory that this process may use, and those of them that are free: what is kept for others, as by a quota, counts
-/// for nothing.
-fn space(dir: &Path) -> (u64, u64) {
+/// What this process may use of the disk of a directory: what is kept for others, as by a quota, counts for nothing.
+fn space(dir: &Path) -> DiskSpace {
     match rustix::fs::statvfs(dir) {
         Ok(found) => {
             let used = found.f_blocks.saturating_sub(found.f_bfree);
             let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
-            (
-                bytes(used.saturating_add(found.f_bavail)),
-                bytes(found.f_bavail),
-            )
+            DiskSpace {
+                bytes: bytes(used.saturating_add(found.f_bavail)),
+                free: bytes(found.f_bavail),
+            }
         }
-        Err(_) => (0, 0),
+        Err(_) => DiskSpace::default(),
     }
 }
 
@@ -263,9 +293,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let dirs: Vec<PathBuf> = ["a", "b", "c"].map(|name| dir.path().join(name)).to_vec();
         fs::write(&dirs[0], "no directory").unwrap();
-        let disks = Disks::open(&dirs).unwrap();
+        let disks = Disks::open(&dirs, &[]).unwrap();
         assert_eq!(disks.home(), dirs[1].join(REPLICAS));
-        assert!(Disks::open(&dirs[1..]).is_err(), "they are in use");
+        assert!(Disks::open(&dirs[1..], &[]).is_err(), "they are in use");
         assert!(!disks.check().await);
         let file = dirs[1].join(REPLICAS).join("tables/x/1/chunk_1.mrd");
         let other = dirs[2].join(REPLICAS).join("tables/x/1/chunk_1.mrd");
@@ -278,6 +308,37 @@ mod tests {
         assert!(trouble.contains("/a is set aside") && trouble.contains("/c is set aside"));
         fs::rename(&dirs[1], dir.path().join("gone too")).unwrap();
         assert!(disks.check().await && disks.home_failure().is_some());
-        assert!(Disks::open(&dirs[..1]).is_err());
+        assert!(Disks::open(&dirs[..1], &[]).is_err());
+    }
+
+    #[tokio::test]
+    async fn disks_for_users_tables_have_these_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let dirs: Vec<PathBuf> = ["a", "b", "users"]
+            .map(|name| dir.path().join(name))
+            .to_vec();
+        let alike = Disks::open(&dirs, &[]).unwrap();
+        assert!((0..3).all(|disk| alike.takes(disk, true) && alike.takes(disk, false)));
+        assert_eq!(alike.user_space(), None);
+        drop(alike);
+        let disks = Disks::open(&dirs[..2], &dirs[2..]).unwrap();
+        let file = dirs[0].join(REPLICAS).join("tables/x/1/chunk_1.mrd");
+        assert_eq!(disks.of(&file, true), Some(2));
+        assert!(disks.of(&file, false).unwrap() < 2);
+        // One that is on another kind of disk is not where it shall be.
+        let elsewhere = disks.path(&file, 1);
+        fs::create_dir_all(elsewhere.parent().unwrap()).unwrap();
+        fs::write(&elsewhere, "a replica").unwrap();
+        assert_eq!(disks.of(&file, false), Some(1));
+        assert_eq!(disks.of(&file, true), Some(2));
+        assert!(disks.user_space().unwrap().bytes > 0);
+        // Without the disk of users' tables these go nowhere else.
+        fs::rename(&dirs[2], dir.path().join("gone")).unwrap();
+        assert!(disks.check().await && disks.home_failure().is_none());
+        assert_eq!(disks.of(&file, false), Some(1));
+        assert_eq!(disks.of(&file, true), None);
+        assert_eq!(disks.user_space(), Some(DiskSpace::default()));
+        drop(disks);
+        assert!(Disks::open(&[], &dirs[..1]).is_err(), "it has no home");
     }
 }

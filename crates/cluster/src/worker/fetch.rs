@@ -31,11 +31,16 @@ const MOST_PLACES: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl HeldFiles {
-    /// Gets a file, verifies it, and holds it.
+    /// Gets a file, verifies it, and holds it, on a disk for such ones: it may have been on another so far.
     ///
     /// # Errors
     /// Nobody gives it, it is damaged, or it cannot be written.
-    pub async fn fetch(&self, key: PartKey, file: ChunkId) -> Result<(), ClusterError> {
+    pub async fn fetch(
+        &self,
+        key: PartKey,
+        file: ChunkId,
+        of_user: bool,
+    ) -> Result<(), ClusterError> {
         self.ensure_part(key).await?;
         let part = key.part;
         let (at_home, checksum) = {
@@ -51,12 +56,16 @@ impl HeldFiles {
                 }
             }
         };
-        let disk = self.disks.of(&at_home);
+        let disk = self.disks.of(&at_home, of_user).ok_or_else(|| {
+            let why = "no disk for users' own tables can be used";
+            failed(&self.data_dir, why.to_owned())
+        })?;
         let path = self.disks.path(&at_home, disk);
         self.prepare(&at_home, &path)?;
         // It may be there, and its part was not known: the last copy, if nobody else has it.
         let is_there = path.exists() && verify(&path, checksum).await.is_ok()
-            || restore(&path, checksum).await;
+            || restore(&path, checksum).await
+            || self.bring_over((part, file), &path, checksum).await;
         if !is_there {
             let unfinished = path.with_extension(UNFINISHED);
             let outcome = self.fetch_into(part, file, checksum, &unfinished).await;
@@ -77,8 +86,32 @@ impl HeldFiles {
             held.files.insert(file, disk);
         }
         self.close(&at_home);
+        for (other, _) in self.disks.usable() {
+            if other != disk {
+                // Hardly ever there: it was on a disk for others.
+                let _ = fs::remove_file(self.disks.path(&at_home, other));
+            }
+        }
         self.version.fetch_add(1, Relaxed);
         Ok(())
+    }
+
+    /// Copies a file that is held on another disk. Returns whether it has come over.
+    async fn bring_over(&self, file: (LoadId, ChunkId), path: &Path, checksum: u64) -> bool {
+        let Some(from) = self.path(file.0, file.1).filter(|from| from != path) else {
+            return false;
+        };
+        let unfinished = path.with_extension(UNFINISHED);
+        let copied = async {
+            tokio::fs::copy(&from, &unfinished).await?;
+            tokio::fs::File::open(&unfinished).await?.sync_all().await
+        };
+        let is_right = copied.await.is_ok() && verify(&unfinished, checksum).await.is_ok();
+        let has_come = is_right && name_durably(&unfinished, path).is_ok();
+        if !has_come {
+            let _ = fs::remove_file(&unfinished);
+        }
+        has_come
     }
 
     /// Makes the directory of a file's part on another disk than the home, with the manifest by which it is known there.

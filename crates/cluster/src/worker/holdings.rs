@@ -201,16 +201,19 @@ impl HeldFiles {
         self.version.fetch_add(1, Relaxed);
     }
 
-    /// Bytes of the files among these that are not held. Those of unknown parts count as nothing.
-    pub fn missing_bytes(&self, wanted: &[PartFiles]) -> u64 {
+    /// Bytes of the files among these that are not held where they shall be. Those of unknown parts count as nothing.
+    pub fn missing_bytes(&self, wanted: &[PartFiles], user_parts: &HashSet<LoadId>) -> u64 {
         let parts = self.lock();
         let of_part = |wanted: &PartFiles| -> u64 {
-            let part = parts.get(&LoadId(wanted.part));
+            let number = LoadId(wanted.part);
+            let part = parts.get(&number);
             let Some(part) = part.filter(|part| part.digest == wanted.digest) else {
                 return 0;
             };
+            let of_user = user_parts.contains(&number);
             let missing = |chunk: &&store::PartChunk| {
-                !part.files.contains_key(&chunk.file) && wanted.files.contains(&chunk.file.0)
+                let is_wanted = wanted.files.contains(&chunk.file.0);
+                is_wanted && !part.has(&self.disks, chunk.file, of_user)
             };
             part.manifest
                 .chunks
@@ -222,15 +225,21 @@ impl HeldFiles {
         wanted.iter().map(of_part).sum()
     }
 
-    /// The files among these that are not held.
-    pub fn missing(&self, wanted: &[PartFiles]) -> Vec<(PartKey, ChunkId)> {
+    /// The files among these that are not held, or are on a disk for others.
+    pub fn missing(
+        &self,
+        wanted: &[PartFiles],
+        user_parts: &HashSet<LoadId>,
+    ) -> Vec<(PartKey, ChunkId)> {
         let parts = self.lock();
         let mut missing = Vec::new();
         for wanted in wanted {
-            let held = parts.get(&LoadId(wanted.part));
+            let number = LoadId(wanted.part);
+            let held = parts.get(&number);
             let held = held.filter(|part| part.digest == wanted.digest);
-            let lacks =
-                |file: &i32| held.is_none_or(|held| !held.files.contains_key(&ChunkId(*file)));
+            let of_user = user_parts.contains(&number);
+            let has = |held: &HeldPart, file| held.has(&self.disks, ChunkId(file), of_user);
+            let lacks = |file: &i32| held.is_none_or(|held| !has(held, *file));
             let files = wanted.files.iter().copied().filter(lacks);
             missing.extend(files.map(|file| (wanted.key(), ChunkId(file))));
         }
@@ -443,6 +452,12 @@ impl HeldPart {
             part,
             digest: self.digest,
         }
+    }
+
+    /// Whether a file is held, on a disk that takes it.
+    fn has(&self, disks: &Disks, file: ChunkId, of_user: bool) -> bool {
+        let disk = self.files.get(&file);
+        disk.is_some_and(|disk| disks.takes(*disk, of_user))
     }
 
     /// Where a file is that is held.

@@ -52,6 +52,8 @@ const STACK: usize = 32 << 20;
 pub struct WorkerOptions {
     /// The directories of its replicas, each on a disk of its own.
     pub data: Vec<PathBuf>,
+    /// Those of the replicas of users' own tables, if these shall be on disks of their own.
+    pub user_data: Vec<PathBuf>,
     /// Where all front ends listen, `host:port` each.
     pub join: Vec<String>,
     /// Where it listens: `host:port`; port 0 takes a free port.
@@ -132,7 +134,7 @@ impl Worker {
             return Err(failed(std::io::Error::other(why)));
         }
         let client = Arc::new(MemberClient::new(credentials));
-        let disks = Disks::open(&options.data)?;
+        let disks = Disks::open(&options.data, &options.user_data)?;
         let replicas = disks.home().to_owned();
         let loads = loads::Loads::open(&replicas, &options.load_from)?;
         let held = HeldFiles::open(

@@ -3,7 +3,10 @@
 //! One front end at a time leads, in an epoch of its own. A worker follows the newest epoch that it was told of, and in it the assignment
 //! that it was told last: a front end that led before and was asleep may still say what does not count any more.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use catalog::LoadId;
 
 use crate::messages::{Assignment, PartFiles};
 
@@ -26,6 +29,8 @@ pub(super) struct State {
     pub follows: AssignmentNumber,
     /// What it lists; none before the worker was told anything.
     pub parts: Option<Arc<Vec<PartFiles>>>,
+    /// The parts of these that are of users' own tables.
+    pub user_parts: Arc<HashSet<LoadId>>,
     /// Whether nothing is given up that it does not list.
     pub keeps_all: bool,
     /// The files of it that come first, in this order, as the leader said last.
@@ -65,6 +70,7 @@ impl State {
             number: told.assignment,
         };
         self.parts = Some(Arc::new(parts));
+        self.user_parts = Arc::new(told.user_parts.into_iter().map(LoadId).collect());
         self.keeps_all = told.keeps_all;
     }
 }
@@ -87,6 +93,7 @@ mod tests {
             epoch,
             assignment,
             parts: files.map(|files| vec![part(files)]),
+            user_parts: Vec::new(),
             keeps_all: false,
             next: None,
             front_ends: Vec::new(),

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use axum::http::Method;
+use catalog::LoadId;
 use futures::future::join_all;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
@@ -104,7 +105,7 @@ async fn keep_reporting_to(worker: &Worker, front_end: String) -> String {
 
 fn report(worker: &Worker, known_holdings: Option<u64>, known_list: Option<u64>) -> MemberReport {
     let held = &worker.held;
-    let (disk_bytes, free_bytes) = held.disks.space();
+    let space = held.disks.space();
     // Held until the report is made: it says which files there are under this assignment.
     let orders = worker.orders.lock();
     let version = held.version();
@@ -117,15 +118,16 @@ fn report(worker: &Worker, known_holdings: Option<u64>, known_list: Option<u64>)
         // Counted under the lock, too: of two reports the one with the higher number tells of what is newer.
         number: worker.reports.fetch_add(1, Relaxed),
         threads: worker.options.threads.get(),
-        disk_bytes,
-        free_bytes,
+        disk_bytes: space.bytes,
+        free_bytes: space.free,
+        user_disks: held.disks.user_space(),
         disk_limit: worker.options.disk_limit,
         epoch: orders.follows.epoch,
         assignment: orders.follows.number,
         holdings_version: version,
         holdings: (known_holdings != Some(version)).then(|| held.list()),
         copy_rate: held.bandwidth.rate(),
-        missing_bytes: wanted.map_or(0, |wanted| held.missing_bytes(wanted)),
+        missing_bytes: wanted.map_or(0, |wanted| held.missing_bytes(wanted, &orders.user_parts)),
         trouble: held.disks.trouble().or_else(|| orders.trouble.clone()),
         damaged: held.num_damaged(),
         pieces: worker.pieces.load(Relaxed),
@@ -183,9 +185,10 @@ pub(super) async fn tell_end(worker: &Worker) {
 pub(super) async fn keep_fetching(worker: &Worker) {
     let mut done = None;
     loop {
-        let (assignment, parts) = {
+        let (assignment, parts, user_parts) = {
             let orders = worker.orders.lock();
-            (orders.follows, orders.parts.clone())
+            let user_parts = Arc::clone(&orders.user_parts);
+            (orders.follows, orders.parts.clone(), user_parts)
         };
         let Some(parts) = parts else {
             sleep(IDLE).await;
@@ -197,7 +200,7 @@ pub(super) async fn keep_fetching(worker: &Worker) {
             sleep(IDLE).await;
             continue;
         }
-        let trouble = fetch_missing(worker, assignment, &parts).await;
+        let trouble = fetch_missing(worker, assignment, &parts, &user_parts).await;
         let is_whole = trouble.is_none();
         worker.orders.lock().trouble = trouble;
         if !is_whole {
@@ -224,8 +227,9 @@ async fn fetch_missing(
     worker: &Worker,
     assignment: AssignmentNumber,
     parts: &Arc<Vec<PartFiles>>,
+    user_parts: &HashSet<LoadId>,
 ) -> Option<String> {
-    let mut queue = FetchQueue::new(worker.held.missing(parts));
+    let mut queue = FetchQueue::new(worker.held.missing(parts, user_parts));
     let mut take = || {
         let (first, follows) = {
             let orders = worker.orders.lock();
@@ -243,7 +247,8 @@ async fn fetch_missing(
         while coming.len() < FILES_AT_ONCE
             && let Some((part, file)) = take()
         {
-            coming.push(worker.held.fetch(part, file));
+            let of_user = user_parts.contains(&part.part);
+            coming.push(worker.held.fetch(part, file, of_user));
         }
         match coming.next().await {
             Some(Ok(())) => {}
