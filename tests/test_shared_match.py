@@ -24,6 +24,8 @@ from pyvo.utils.prototype import activate_features
 from meridian_cli import Meridian
 from serving import serving
 from small_tables import load_stars_and_bands, star_lines, write_lines
+from test_tap_clients import display as display
+from test_tap_clients import topcat
 from test_users import Site, must
 
 # 20,000,000 of them take some minutes.
@@ -125,6 +127,15 @@ def test_positions_are_matched_kept_and_shared_with_curl(site: Site, lines: list
     for table, user in (("ann.near", "cleo"), ("ann.positions", "bob")):
         refused = read_by_stilts(site, table, user)
         assert refused.returncode != 0 and table.split(".")[1] in refused.stderr
+
+
+def test_a_colleague_reads_them_in_topcat(site: Site, display: str, tmp_path: Path) -> None:
+    """In its window, which asks for the user and the password."""
+    statement = "CREATE TABLE ann.shown AS SELECT id, ra, `dec` FROM sky.Star WHERE id < 1234"
+    ended(site, json.loads(curl(site, "/queries", "-d", json.dumps({"statement": statement})))["id"])
+    curl(site, "/tables/ann.shown", "-d", "grant=bob")
+    said = topcat(display, tmp_path, site.server.url("/tap"), "SELECT id, ra, dec FROM ann.shown", "bob", WORD)
+    assert "LOGIN\n" in said and "ROWS 1234\n" in said, said
 
 
 def test_positions_are_matched_and_kept_with_pyvo(site: Site, lines: list[str], pairs: Pairs) -> None:

@@ -168,13 +168,17 @@ def on_display(display: str, home: Path, *arguments: object) -> str:
     return done.stdout
 
 
-def test_topcat_asks_in_its_window(server: Server, display: str, tmp_path: Path) -> None:
+def topcat(display: str, directory: Path, service: str, query: str, *login: str) -> str:
+    """What TOPCAT shows of a service and of a query's result."""
     jars = [JARS / f"starlink-{name}.jar" for name in ("topcat", "vo", "table")]
     if not all(jar.exists() for jar in jars) or not has_java():
         pytest.skip("TOPCAT is not installed: run scripts/setup desktop")
+    return on_display(display, directory, "-cp", ":".join(map(str, jars)), PROGRAMS / "Topcat.java", service, query, directory / "topcat.png", *login)
+
+
+def test_topcat_asks_in_its_window(server: Server, display: str, tmp_path: Path) -> None:
     picture = tmp_path / "topcat.png"
-    query = f"SELECT id, ra, dec FROM sky.Star WHERE id < {STARS // 2}"
-    said = on_display(display, tmp_path, "-cp", ":".join(map(str, jars)), PROGRAMS / "Topcat.java", server.url("/tap"), query, picture)
+    said = topcat(display, tmp_path, server.url("/tap"), f"SELECT id, ra, dec FROM sky.Star WHERE id < {STARS // 2}")
     # Both schemas and their tables are in its tree.
     assert "TABLES " in said and f"ROWS {STARS // 2}\n" in said
     assert re.findall(r"^COLUMN (.*)$", said, re.MULTILINE) == ["id null", "ra deg", "dec deg"]

@@ -1,7 +1,8 @@
 // TOPCAT as its users have it, on a display: opens its TAP window, looks at a service, asks a query, loads the result, and writes a picture of
-// the window. Writes what it sees, a line for each: the tables of the service, the rows and the columns of the result.
+// the window. Writes what it sees, a line for each: the tables of the service, the rows and the columns of the result. With a user and a password it
+// waits until it is asked for them.
 //
-//     java -cp topcat.jar Topcat.java SERVICE QUERY PICTURE
+//     java -cp topcat.jar Topcat.java SERVICE QUERY PICTURE [USER PASSWORD]
 
 import java.awt.Component;
 import java.awt.Container;
@@ -18,6 +19,7 @@ import javax.imageio.ImageIO;
 import javax.swing.JButton;
 import javax.swing.JLabel;
 import javax.swing.JList;
+import javax.swing.JPasswordField;
 import javax.swing.JTabbedPane;
 import javax.swing.JTextArea;
 import javax.swing.JTextField;
@@ -54,6 +56,9 @@ public class Topcat {
             use.doClick();
             return null;
         });
+        if (arguments.length > 4) {
+            logIn(arguments[3], arguments[4]);
+        }
         JTree tables = await("the tables of the service", () -> first(tap, JTree.class, tree -> tree.isShowing() && tree.getRowCount() > 1));
         System.out.println("TABLES " + (tables.getRowCount() - 1));
         JTextArea adql = await("the place of the query", () -> first(tap, JTextArea.class, area -> area.isShowing() && area.isEditable()));
@@ -93,6 +98,27 @@ public class Topcat {
             System.out.println("COLUMN " + table.getColumnInfo(column).getName() + " " + table.getColumnInfo(column).getUnitString());
         }
         System.exit(0);
+    }
+
+    /** Answers the question for a user and a password. */
+    private static void logIn(String user, String password) throws Exception {
+        JPasswordField secret = await("a question for a password", () -> {
+            for (Window window : Window.getWindows()) {
+                JPasswordField found = window.isShowing() ? first(window, JPasswordField.class, field -> field.isShowing()) : null;
+                if (found != null) {
+                    return found;
+                }
+            }
+            return null;
+        });
+        onEventThread(() -> {
+            Window asking = SwingUtilities.getWindowAncestor(secret);
+            System.out.println("LOGIN");
+            first(asking, JTextField.class, field -> field != secret && field.isEditable()).setText(user);
+            secret.setText(password);
+            button(asking, "OK").doClick();
+            return null;
+        });
     }
 
     /** What something gives as soon as it gives anything. */
