@@ -20,20 +20,16 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray, UInt8Array,
-    UInt32Array, downcast_primitive_array,
-};
-use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
-use arrow::compute::{filter, take};
+use arrow::array::{Array, ArrayRef, AsArray, UInt8Array};
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use vortex::mask::{AllOr, Mask};
+use vortex::mask::Mask;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::block_file::len;
+use crate::block_rows::rows_of;
 use crate::shared_blocks::{Afterwards, Found, SharedBlocks, TypedBlock};
 use crate::{ROWS_PER_BLOCK, StoreError};
 
@@ -49,8 +45,6 @@ const READS_WITHOUT_ROOM: u8 = 8;
 const FULL_SIXTEENTHS: u64 = 15;
 /// The same for blocks that others are about to read: a block for which its part of the cache has no room would be decoded by each.
 const FULL_SIXTEENTHS_SHARED: u64 = 12;
-/// Rows of which less than one in so many is wanted are picked one by one.
-const FEW: usize = 16;
 /// Blocks that several scans share may take so much of the budget, in 1/16, from those that are kept.
 const SHARED_SIXTEENTHS: u64 = 12;
 
@@ -444,73 +438,4 @@ impl IndexSegments {
             block: segment,
         }
     }
-}
-
-/// The rows of a whole block that are in the mask, which begins with row `start` of the block.
-///
-/// Few rows are copied, so that they do not keep a whole block in memory that nobody counts.
-pub(crate) fn rows_of(block: &ArrayRef, start: usize, mask: &Mask) -> Result<ArrayRef, ArrowError> {
-    let wanted = mask.true_count();
-    if mask.all_true() {
-        let rows = block.slice(start, wanted);
-        return match wanted * 2 >= block.len() {
-            true => Ok(rows),
-            false => without_the_rest(&rows),
-        };
-    }
-    if wanted * FEW >= mask.len()
-        && let AllOr::Some(bits) = mask.bit_buffer()
-    {
-        let keep = BooleanArray::new(bits.clone().into(), None);
-        return filter(&block.slice(start, mask.len()), &keep).map(|it| compacted(&it));
-    }
-    let rows: Vec<usize> = match mask.indices() {
-        AllOr::All | AllOr::None => Vec::new(),
-        AllOr::Some(rows) => rows.iter().map(|row| start + row).collect(),
-    };
-    downcast_primitive_array!(
-        block => Ok(Arc::new(taken(block, &rows))),
-        _ => {
-            let rows: UInt32Array = rows.iter().map(|row| *row as u32).collect();
-            take(block, &rows, None).map(|it| compacted(&it))
-        }
-    )
-}
-
-/// Rows of a block that follow each other, copied: a scan of many parts reads the beginnings and ends of very many blocks.
-fn without_the_rest(rows: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-    downcast_primitive_array!(
-        rows => Ok(Arc::new(copied(rows))),
-        _ => {
-            let all: UInt32Array = (0..rows.len() as u32).collect();
-            take(rows, &all, None).map(|it| compacted(&it))
-        }
-    )
-}
-
-/// The same values in memory of their own.
-fn copied<T: ArrowPrimitiveType>(rows: &PrimitiveArray<T>) -> PrimitiveArray<T> {
-    let values = ScalarBuffer::from(rows.values().to_vec());
-    let known = rows.nulls().map(|nulls| {
-        let bits = BooleanBuffer::new(nulls.inner().sliced(), 0, nulls.len());
-        NullBuffer::new(bits)
-    });
-    PrimitiveArray::new(values, known).with_data_type(rows.data_type().clone())
-}
-
-/// Values that do not hold the text of their whole block.
-fn compacted(values: &ArrayRef) -> ArrayRef {
-    match values.data_type() {
-        DataType::Utf8View => Arc::new(values.as_string_view().gc()),
-        DataType::BinaryView => Arc::new(values.as_binary_view().gc()),
-        _ => Arc::clone(values),
-    }
-}
-
-/// The values of these rows, copied: a lookup takes one of each column, for which the general way does too much.
-fn taken<T: ArrowPrimitiveType>(block: &PrimitiveArray<T>, rows: &[usize]) -> PrimitiveArray<T> {
-    let values = block.values();
-    let taken = rows.iter().map(|row| values[*row]).collect();
-    let known = (block.nulls()).map(|nulls| rows.iter().map(|row| nulls.is_valid(*row)).collect());
-    PrimitiveArray::new(taken, known).with_data_type(block.data_type().clone())
 }

@@ -13,6 +13,7 @@
 
 mod away;
 mod block_file;
+mod block_rows;
 mod block_statistics;
 mod blocks;
 mod byte_source;

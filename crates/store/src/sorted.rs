@@ -10,8 +10,8 @@ use arrow::error::ArrowError;
 use vortex::mask::Mask;
 
 use crate::block_file::len;
+use crate::block_rows::rows_of;
 use crate::columns::{Columns, OpenColumns};
-use crate::decoded_blocks::rows_of;
 use crate::scan::{batch, check_ranges};
 use crate::{ChunkFile, OpenFile, ROWS_PER_BLOCK, StoreError};
 
