@@ -128,3 +128,12 @@ def test_without_the_disk_of_users_others_hold_their_tables(meridian: Meridian, 
             cursor.execute("SELECT COUNT(*) FROM ann.places")
             assert cursor.fetchall() == ((349,),)
             assert worker.process.poll() is None
+
+
+def test_a_directory_has_one_use(meridian: Meridian, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.touch(mode=0o600)
+    secret.write_text("0123456789abcdef0123456789abcdef\n")
+    joined = ("--join", "127.0.0.1:1", "--cluster-secret", secret)
+    refused = meridian.run("worker", *joined, "--data", tmp_path / "a", "--data", tmp_path / "b", "--user-data", tmp_path / "b")
+    assert refused.status != 0 and f"{tmp_path / 'b'} is given with --data and with --user-data" in refused.complaint

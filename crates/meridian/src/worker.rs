@@ -142,6 +142,13 @@ async fn work(mut options: WorkerOptions, temp_dir: Option<PathBuf>) -> Result<(
 
 impl WorkerArguments {
     fn into_options(self) -> Result<WorkerOptions, Failure> {
+        if let Some(twice) = self.user_data.iter().find(|dir| self.data.contains(dir)) {
+            let sentence = format!(
+                "{} is given with --data and with --user-data: users' own tables are in directories of their own",
+                twice.display()
+            );
+            return Err(Failure::new(sentence));
+        }
         let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let credentials = self.credentials.files()?;
         let name = match (self.name, &credentials) {
