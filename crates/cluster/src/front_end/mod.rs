@@ -373,13 +373,20 @@ impl FrontEnd {
 
     /// Lists the parts of the archive as they are now.
     async fn read_parts(&self) -> Result<(), EngineError> {
-        let now = self.state();
-        let user_databases = match self.users.list().await {
-            Ok(users) => Some(users.own_databases()),
-            Err(error) => {
-                warn!(%error, "whose own tables there are is as it was known before");
-                None
-            }
+        let mut now = self.state();
+        let users_of = |state: Option<(CatalogState, UsersState)>| state.map(|(_, users)| users);
+        let known = users_of(lock(&self.assigned).state);
+        let user_databases = match known.is_some() && known == users_of(now) {
+            true => None,
+            // What cannot be read is as it was known before, until it can.
+            false => match self.users.list().await {
+                Ok(users) => Some(users.own_databases()),
+                Err(error) => {
+                    warn!(%error, "whose own tables there are is not known anew");
+                    now = None;
+                    None
+                }
+            },
         };
         let parts = self.parts.list(self.archive.catalog()).await?;
         let superseded = self.parts.superseded(self.archive.catalog()).await?;
