@@ -23,10 +23,14 @@ ANSWER = (300, 0.0, 349, 2)
 
 
 @contextmanager
-def closing_cluster(cluster: Cluster) -> Iterator[None]:
-    """Ends its members; nobody has panicked."""
+def cluster_with_ann(meridian: Meridian, directory: Path, replicas: int) -> Iterator[tuple[Cluster, Site]]:
+    """A front end without workers, at which Ann may read the database sky. The end checks that nobody has panicked."""
+    data = load_stars_and_bands(meridian, directory, 400)
+    must(meridian, data, "add", "ann", password=PASSWORD)
+    must(meridian, data, "grant", "ann", "--read", "sky")
+    cluster = Cluster(meridian, directory / "cluster", data, replicas)
     try:
-        yield
+        yield cluster, Site(meridian, data, cluster.server)
     finally:
         cluster.end()
     assert not cluster.panics, cluster.panics
@@ -38,12 +42,7 @@ def databases(directory: Path) -> set[str]:
 
 
 def test_users_tables_are_on_disks_of_their_own(meridian: Meridian, tmp_path: Path) -> None:
-    data = load_stars_and_bands(meridian, tmp_path, 400)
-    must(meridian, data, "add", "ann", password=PASSWORD)
-    must(meridian, data, "grant", "ann", "--read", "sky")
-    cluster = Cluster(meridian, tmp_path / "cluster", data, 2)
-    with closing_cluster(cluster):
-        site = Site(meridian, data, cluster.server)
+    with cluster_with_ann(meridian, tmp_path, replicas=2) as (cluster, site):
 
         def users_disk(name: str) -> Path:
             return tmp_path / f"users_{name}"
@@ -104,15 +103,11 @@ def test_users_tables_are_on_disks_of_their_own(meridian: Meridian, tmp_path: Pa
 
 def test_without_the_disk_of_users_others_hold_their_tables(meridian: Meridian, tmp_path: Path) -> None:
     """A worker whose disk for users' tables fails puts them nowhere else."""
-    data = load_stars_and_bands(meridian, tmp_path, 400)
-    must(meridian, data, "add", "ann", password=PASSWORD)
-    must(meridian, data, "grant", "ann", "--read", "sky")
-    cluster = Cluster(meridian, tmp_path / "cluster", data, 1)
-    with closing_cluster(cluster):
+    with cluster_with_ann(meridian, tmp_path, replicas=1) as (cluster, site):
         users_disk = tmp_path / "users"
         worker = cluster.start_worker("w0", "--user-data", users_disk)
         wait_until(lambda: len(cluster.status()["workers"]) == 1, START_SECONDS, "the worker has joined")
-        with Site(meridian, data, cluster.server).connect("ann") as ann:
+        with site.connect("ann") as ann:
             ann.cursor().execute(OWN_TABLES["places"])
             wait_until(lambda: cluster.has_replicas() and databases(users_disk) == {"ann"}, 60, "it is on the disk of users' tables")
             users_disk.rename(tmp_path / "gone")

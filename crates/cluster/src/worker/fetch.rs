@@ -84,14 +84,13 @@ impl HeldFiles {
             .filter(|it| it.digest == key.digest)
         {
             held.files.insert(file, disk);
-        }
-        self.close(&at_home);
-        for (other, _) in self.disks.usable() {
-            if other != disk {
+            let others = self.disks.usable().into_iter();
+            for (other, _) in others.filter(|(other, _)| *other != disk) {
                 // Hardly ever there: it was on a disk for others.
                 let _ = fs::remove_file(self.disks.path(&at_home, other));
             }
         }
+        self.close(&at_home);
         self.version.fetch_add(1, Relaxed);
         Ok(())
     }
