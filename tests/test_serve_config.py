@@ -25,7 +25,7 @@ from small_tables import DIRECTOR, write_stars
 DEPLOY = Path(__file__).resolve().parent.parent / "deploy"
 OPTIONS = (
     "data", "mysql", "mysql-socket", "http", "threads", "memory", "cache", "temp-dir", "temp-size", "max-connections", "max-connections-per-address", "http-hosts", "http-timeout", "grace",
-    "queries-at-once", "max-result", "keep-results", "max-blocking", "result-cache", "compact-every", "home-rate", "slow", "audit-log", "audit-log-size", "audit-log-files", "tls-cert", "tls-key", "mysql-native-password", "oidc-issuer", "oidc-audience", "oidc-user-claim", "oidc-groups-claim", "oidc-groups", "cluster", "cluster-advertise", "cluster-secret", "cluster-tls", "replicas", "keep-files", "lost-after", "stalled-after", "insecure", "log", "log-format",
+    "queries-at-once", "max-result", "keep-results", "max-blocking", "result-cache", "compact-every", "home-rate", "slow", "audit-log", "audit-log-size", "audit-log-files", "tls-cert", "tls-key", "mysql-native-password", "oidc-issuer", "oidc-audience", "oidc-user-claim", "oidc-groups-claim", "oidc-groups", "cluster", "cluster-advertise", "cluster-secret", "cluster-tls", "replicas", "keep-files", "lost-after", "stalled-after", "shuffle-above", "insecure", "log", "log-format",
 )  # fmt: skip
 # The variables of those who run the tests would count before the files that are tested.
 NOBODY_SAYS = {"RUST_LOG": "", **{f"MERIDIAN_{key.upper().replace('-', '_')}": "" for key in (*OPTIONS, "config")}}
@@ -90,7 +90,7 @@ def test_every_option_is_in_every_place(meridian: Meridian, config: Path) -> Non
         "audit-log": "audit.log", "audit-log-size": "3M", "audit-log-files": 4,
         "tls-cert": "server.pem", "tls-key": "server.key", "insecure": "yes", "mysql-native-password": "yes",
         "oidc-issuer": "https://login.example", "oidc-audience": "meridian", "oidc-user-claim": "sub", "oidc-groups-claim": "roles", "oidc-groups": "a,b",
-        "cluster": "127.0.0.1:7600", "cluster-advertise": "127.0.0.1:7601", "cluster-secret": "secret", "cluster-tls": "tls", "replicas": 2, "keep-files": "500G", "lost-after": 30, "stalled-after": 20,
+        "cluster": "127.0.0.1:7600", "cluster-advertise": "127.0.0.1:7601", "cluster-secret": "secret", "cluster-tls": "tls", "replicas": 2, "keep-files": "500G", "lost-after": 30, "stalled-after": 20, "shuffle-above": 0,
     }  # fmt: skip
     assert set(values) == set(OPTIONS)
     flags = [part for key, value in values.items() for part in (f"--{key}", value)]

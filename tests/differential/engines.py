@@ -164,7 +164,8 @@ class ServedDatabase:
         self.cluster: Cluster | None = None
         workers = int(os.environ.get(WORKERS, "0"))
         if workers:
-            kept = ("--keep-files", os.environ.get(KEEP_FILES, "all"))
+            # Whatever can be shuffled is: the rest is covered without workers.
+            kept = ("--keep-files", os.environ.get(KEEP_FILES, "all"), "--shuffle-above", 0)
             self.cluster = Cluster(meridian, directory / "cluster", directory / "data", min(2, workers), *self.options, *kept)
             for number in range(workers):
                 self.cluster.start_worker(f"w{number}", "--log", "error")

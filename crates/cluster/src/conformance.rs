@@ -60,6 +60,7 @@ impl Cluster {
             kept_files: KeptFiles::All,
             lost_after: PATIENCE,
             stalled_after: PATIENCE,
+            shuffle_above: None,
             is_insecure: false,
         };
         let front_end = FrontEnd::bind(Arc::clone(&archive), options).await.unwrap();

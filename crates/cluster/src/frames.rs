@@ -5,6 +5,7 @@
 //! | `R` | piece (u32), then messages of one Arrow IPC stream that goes through all frames `R` | rows of a piece |
 //! | `W` | piece (u32), pairs of a number and a sentence in JSON | warnings about values of rows, which count if the piece does |
 //! | `D` | piece (u32), rows (u64) | the piece has given all its rows, so many |
+//! | `K` | piece (u32), rows (u64) | the piece has given all its rows, so many, which are kept here for a shuffle |
 //! | `P` | nothing | the share goes on: its pieces compute, or wait for their turns |
 //! | `E` | [`ShareFailure`] in JSON | the share has failed: there is no frame after it |
 //! | `F` | pieces (u32) | the footer: so many pieces are done, and there is no frame after it |
@@ -49,6 +50,22 @@ impl FrameWriter {
         let messages = std::mem::take(stream.get_mut());
         self.stream = Some(stream);
         Ok(frame(b'R', &[&piece.to_le_bytes(), &messages]))
+    }
+
+    /// Some rows of a piece, in messages of the Arrow stream that were encoded before.
+    pub fn encoded_rows(piece: u32, messages: &[&[u8]]) -> Bytes {
+        let piece = piece.to_le_bytes();
+        let content: Vec<&[u8]> = [piece.as_slice()]
+            .into_iter()
+            .chain(messages.iter().copied())
+            .collect();
+        frame(b'R', &content)
+    }
+
+    /// A piece has given all its rows, which are kept.
+    pub fn kept(&mut self, piece: u32, rows: u64) -> Bytes {
+        self.pieces += 1;
+        frame(b'K', &[&piece.to_le_bytes(), &rows.to_le_bytes()])
     }
 
     /// Warnings of a piece that is not done yet.
@@ -111,6 +128,8 @@ pub(crate) enum Frame {
     Warned(u32, Vec<Warning>),
     /// All rows of the piece have come.
     Done(u32),
+    /// The worker keeps the rows of the piece, so many.
+    Kept(u32, u64),
     /// The share goes on.
     Progress,
     /// The share has failed.
@@ -179,6 +198,15 @@ impl FrameReader {
                 match came == rows {
                     true => Ok(Frame::Done(piece)),
                     false => Err(format!("{came} rows of a piece came, and {rows} were sent")),
+                }
+            }
+            b'K' => {
+                let piece = content.try_get_u32_le().map_err(|_| short())?;
+                let rows = content.try_get_u64_le().map_err(|_| short())?;
+                self.pieces += 1;
+                match self.rows.contains_key(&piece) {
+                    false => Ok(Frame::Kept(piece, rows)),
+                    true => Err("rows came of a piece whose rows are kept".to_owned()),
                 }
             }
             b'W' => {
@@ -297,6 +325,18 @@ mod tests {
             assert_eq!((read.len(), error), (8, None));
             assert_eq!((&read[at], &read[7]), (&Frame::Progress, &Frame::Footer));
         }
+    }
+
+    #[test]
+    fn rows_of_a_piece_come_or_are_kept() {
+        let mut writer = FrameWriter::default();
+        let frames = [writer.kept(5, 120), writer.done(6, 0), writer.footer()];
+        let (read_frames, error) = read(&frames.concat(), 9);
+        let expected = vec![Frame::Kept(5, 120), Frame::Done(6), Frame::Footer];
+        assert_eq!((read_frames, error), (expected, None));
+        let rows = writer.rows(5, &batch(1)).unwrap();
+        let (_, error) = read(&[rows, writer.kept(5, 1)].concat(), 100);
+        assert!(error.unwrap().contains("whose rows are kept"));
     }
 
     #[test]

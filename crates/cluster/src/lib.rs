@@ -29,6 +29,7 @@ mod operator;
 mod placement;
 mod scrubs;
 mod secret;
+mod shuffle;
 mod tls;
 mod worker;
 

@@ -6,6 +6,9 @@
 //!                          GET  /parts/PART/manifest          the manifest of a part
 //!                          GET  /parts/PART/files/CHUNK       a chunk file, whole or by ranges
 //!   front end ──► worker   POST /shares                       ShareRequest ──► frames (see `frames`)
+//!   whoever merges ──► whoever keeps rows
+//!                          POST /shuffles/bucket              BucketRequest ──► frames
+//!   front end ──► the same POST /shuffles/missing             MissingRequest ──► the runs that are not there
 //!   worker ──► worker      GET  /parts/PART/files/CHUNK       a chunk file
 //!                          POST /scrub                        TableSelection ──► WorkerScrub; GET: how far it is
 //!   operator ──► front end GET /status, POST /members/NAME/drain, DELETE /members/NAME
@@ -24,6 +27,7 @@ use ingest::{
 };
 use serde::{Deserialize, Serialize};
 
+pub use crate::shuffle::ShuffleList;
 use crate::tls::ListNews;
 
 /// The files of a part, by the chunks after which they are named, ascending.
@@ -142,6 +146,9 @@ pub struct Assignment {
     /// Its list of revoked certificates.
     #[serde(default)]
     pub revoked: ListNews,
+    /// Its shuffles that are not over; none from a front end of an older version.
+    #[serde(default)]
+    pub shuffles: Option<ShuffleList>,
 }
 
 /// A part that a share reads.
@@ -179,6 +186,22 @@ pub struct ShareHead {
     pub plan_digest: String,
     /// Bytes of the encoded plan, which come next; none if it was sent before.
     pub plan_bytes: usize,
+    /// How the rows are kept, if they are not to be sent.
+    #[serde(default)]
+    pub keeping: Option<KeptShare>,
+}
+
+/// A share whose rows are kept by the worker that runs it, until they are merged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptShare {
+    /// The shuffle, by its number at the front end.
+    pub shuffle: u64,
+    /// The run of the share, by its number in the phase.
+    pub run: u64,
+    /// The columns whose hash says in which bucket a row is.
+    pub columns: Vec<usize>,
+    /// How many buckets there are.
+    pub buckets: u32,
 }
 
 /// Of what kind an error is, which decides what is done about it.
@@ -191,6 +214,8 @@ pub enum ErrorClass {
     Worker,
     /// The worker cannot run such a plan at all.
     Plan,
+    /// Rows that another member keeps for a shuffle cannot be had.
+    LostRows,
 }
 
 /// Why a share failed.

@@ -13,6 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 use datafusion::common::DataFusionError;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::physical_plan::ExecutionPlan;
@@ -22,6 +23,7 @@ use crate::codec::{decode_share, encode_share, names_source};
 use crate::exec::{PieceScanExec, RowsOf};
 use crate::loaded_table::StoredTable;
 use crate::piece::Piece;
+use crate::shuffle::{BucketReader, RowKeeping, Shuffle};
 use crate::{Archive, EngineError, FileScanExec, QueryExecution, RowStream};
 
 /// Has pieces of chunk phases run by other processes.
@@ -31,6 +33,15 @@ pub trait PieceDispatcher: fmt::Debug + Send + Sync {
 
     /// How many pieces of a phase each worker would get now, for EXPLAIN.
     fn preview(&self, phase: &EncodedPhase) -> Vec<(String, usize)>;
+
+    /// Begins a shuffle; `None` if there is nobody to merge its buckets.
+    fn begin_shuffle(&self) -> Option<Arc<dyn Shuffle>>;
+
+    /// The most rows of pieces that are merged in this process; more are shuffled, if that can be. `None` if all are merged here.
+    fn shuffles_above(&self) -> Option<u64>;
+
+    /// Whoever brings this process the rows of buckets.
+    fn bucket_reader(&self) -> Arc<dyn BucketReader>;
 }
 
 /// A phase whose pieces may run elsewhere.
@@ -40,7 +51,8 @@ pub struct EncodedPhase {
     pub plan: Arc<[u8]>,
     /// The pieces.
     pub pieces: Arc<[Piece]>,
-    /// The tables that a piece reads, each with which of its rows; the one by whose chunks the pieces are cut comes first.
+    /// The tables that a piece reads, each with which of its rows; the one by whose chunks the pieces are cut comes first. There are none if the
+    /// pieces are buckets of a shuffle: any worker can run them.
     pub tables: Vec<(Arc<StoredTable>, RowsOf)>,
     /// The largest scan rating of these.
     pub rating: u8,
@@ -50,6 +62,8 @@ pub struct EncodedPhase {
     pub execution: Option<Arc<QueryExecution>>,
     /// The number of the phase among those of the query.
     pub number: u32,
+    /// How whoever runs a piece keeps its rows; none if they are sent.
+    pub keeping: Option<RowKeeping>,
 }
 
 /// A phase of which pieces run elsewhere.
@@ -139,26 +153,61 @@ pub(crate) fn encode_phase(
     {
         return None;
     }
-    let plan = match encode_share(inner, archive, is_preview) {
-        Ok(plan) if plan.len() <= MOST_PLAN_BYTES => plan,
-        Ok(plan) => {
-            tracing::debug!(bytes = plan.len(), "a phase is too large to run elsewhere");
-            return None;
-        }
-        Err(error) => {
-            tracing::debug!(%error, "a phase cannot run elsewhere");
-            return None;
-        }
-    };
     Some(EncodedPhase {
-        plan: plan.into(),
+        plan: encoded_plan(inner, archive, is_preview)?,
         num_chunks,
         pieces: Arc::clone(pieces),
         tables,
         rating,
         execution: execution.cloned(),
         number,
+        keeping: None,
     })
+}
+
+/// The plan that merges buckets of a shuffle, for other processes; `None` if it cannot be sent to them. Which buckets there are is for the caller
+/// to say.
+pub(crate) fn encode_merging(
+    merging: &Arc<dyn ExecutionPlan>,
+    archive: Arc<Archive>,
+    rating: u8,
+    is_preview: bool,
+) -> Option<EncodedPhase> {
+    Some(EncodedPhase {
+        plan: encoded_plan(merging, archive, is_preview)?,
+        num_chunks: 0,
+        pieces: Arc::default(),
+        tables: Vec::new(),
+        rating,
+        execution: None,
+        number: 0,
+        keeping: None,
+    })
+}
+
+/// The archive whose tables a plan reads, if it reads any.
+pub(crate) fn archive_of(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<Archive>> {
+    let mut leaves = Leaves::default();
+    plan.apply(|node| leaves.add(node)).ok()?;
+    leaves.archive
+}
+
+fn encoded_plan(
+    plan: &Arc<dyn ExecutionPlan>,
+    archive: Arc<Archive>,
+    is_preview: bool,
+) -> Option<Arc<[u8]>> {
+    match encode_share(plan, archive, is_preview) {
+        Ok(plan) if plan.len() <= MOST_PLAN_BYTES => Some(plan.into()),
+        Ok(plan) => {
+            tracing::debug!(bytes = plan.len(), "a phase is too large to run elsewhere");
+            None
+        }
+        Err(error) => {
+            tracing::debug!(%error, "a phase cannot run elsewhere");
+            None
+        }
+    }
 }
 
 /// What the pieces of a plan read.
@@ -226,6 +275,11 @@ pub struct ShareRun {
 }
 
 impl SharePlan {
+    /// The columns of the rows of a piece.
+    pub fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+
     /// The plan in these bytes, with the tables of this archive.
     pub(crate) fn decode(
         bytes: &[u8],

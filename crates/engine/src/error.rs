@@ -6,6 +6,8 @@ use ingest::IngestError;
 use sql::{ErrorCode, SqlError};
 use store::StoreError;
 
+use crate::shuffle::lost_rows_sentence;
+
 /// Why a query failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -33,6 +35,9 @@ pub enum EngineError {
     /// The query failed while it ran, and is not to blame.
     #[error("{1}")]
     Server(ErrorCode, String),
+    /// Rows that were kept for a shuffle cannot be had.
+    #[error("{0}")]
+    LostRows(String),
 }
 
 impl EngineError {
@@ -40,7 +45,7 @@ impl EngineError {
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Sql(error) => error.code(),
-            Self::Catalog(_) | Self::Store(_) => ErrorCode::STORAGE,
+            Self::Catalog(_) | Self::Store(_) | Self::LostRows(_) => ErrorCode::STORAGE,
             Self::NoDatabase { .. } => ErrorCode::NO_DATABASE,
             Self::Query(sentence) => ErrorCode::of_message(sentence),
             Self::Server(code, _) => *code,
@@ -86,6 +91,9 @@ impl EngineError {
 
     /// An error of the planner or of a running query, in words. Storage errors keep their own.
     pub(crate) fn from_run(error: &DataFusionError) -> Self {
+        if let Some(sentence) = lost_rows_sentence(error) {
+            return Self::LostRows(sentence);
+        }
         match error.find_root() {
             DataFusionError::External(cause) => match cause.downcast_ref::<StoreError>() {
                 // What a condition says of a row is no fault of the files.

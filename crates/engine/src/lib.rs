@@ -40,6 +40,7 @@ mod search_cover;
 mod session;
 mod show;
 mod shown;
+pub mod shuffle;
 mod stored_part;
 mod stored_rows;
 mod system_tables;

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use catalog::{LoadId, fold_name};
 use engine::exec::RowsOf;
+use engine::shuffle::{BucketReader, Shuffle};
 use engine::{DispatchedPhase, EncodedPhase, Piece, PieceDispatcher, StoredTable};
 use futures::StreamExt;
 use futures::stream;
@@ -23,19 +24,32 @@ use tokio::sync::{Mutex, mpsc};
 use crate::client::MemberClient;
 use crate::front_end::{Member, Members, PartKey, Parts};
 use crate::messages::PartName;
-use crate::placement::{Candidate, rank_among};
+use crate::placement::{Candidate, rank, rank_among};
+use crate::shuffle::{BegunShuffle, BucketFetcher, FrontEndShuffles};
 use run::PhaseDrive;
 pub(crate) use run::{plan_digest, share_body_parts};
 use shares::Shares;
 
+/// Buckets are placed as the chunks of a database would be that has this name, which none can have.
+const BUCKETS: &str = "";
 /// Events that may wait for the engine.
 const EVENTS_AHEAD: usize = 16;
 
+/// How a front end has pieces run by workers.
+pub(crate) struct DispatchOptions {
+    /// The archive.
+    pub archive: String,
+    /// A number of this process.
+    pub process: u64,
+    /// How long a worker may say nothing of pieces that it runs.
+    pub stalled_after: Duration,
+    /// The most rows of pieces that are merged here.
+    pub shuffle_above: Option<u64>,
+}
+
 /// Sends pieces to the workers of a cluster.
 pub(crate) struct Dispatcher {
-    archive: String,
-    /// A number of this process.
-    process: u64,
+    options: DispatchOptions,
     members: Arc<Members>,
     parts: Arc<Parts>,
     client: Arc<MemberClient>,
@@ -44,35 +58,33 @@ pub(crate) struct Dispatcher {
     phases: AtomicU64,
     /// Pieces that workers have run.
     pieces: Arc<AtomicU64>,
-    stalled_after: Duration,
+    shuffles: Arc<FrontEndShuffles>,
 }
 
 impl fmt::Debug for Dispatcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Dispatcher({})", self.archive)
+        write!(f, "Dispatcher({})", self.options.archive)
     }
 }
 
 impl Dispatcher {
     /// A dispatcher whose connections live in the runtime in which this is called.
     pub fn new(
-        archive: String,
-        process: u64,
+        options: DispatchOptions,
         members: Arc<Members>,
         parts: Arc<Parts>,
         client: Arc<MemberClient>,
-        stalled_after: Duration,
+        shuffles: Arc<FrontEndShuffles>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            archive,
-            process,
+            options,
             members,
             parts,
             client,
             runtime: Handle::current(),
             phases: AtomicU64::new(0),
             pieces: Arc::default(),
-            stalled_after,
+            shuffles,
         })
     }
 
@@ -97,6 +109,9 @@ impl Dispatcher {
     /// `None` if no worker can run any of the pieces.
     fn share_out(&self, phase: &EncodedPhase) -> Option<SharedOut> {
         let workers = self.members.live();
+        if phase.tables.is_empty() {
+            return share_out_buckets(&phase.pieces, workers);
+        }
         let parts = known_parts(&self.parts, &phase.tables)?;
         let preferences = Preferences::new(&phase.tables, &parts, &workers)?;
         let (mut local, mut remote, mut held) = (Vec::new(), Vec::new(), Vec::new());
@@ -121,7 +136,51 @@ impl Dispatcher {
     }
 }
 
+/// Any worker can merge a bucket: there are no tables to be near.
+fn share_out_buckets(buckets: &[Piece], workers: Vec<(String, Member)>) -> Option<SharedOut> {
+    let candidates: Vec<Candidate> = { workers.iter() }
+        .map(|(name, member)| Candidate {
+            name: name.clone(),
+            weight: member.report.threads.max(1) as f64,
+        })
+        .collect();
+    let ranked = |bucket: &Piece| {
+        let slice = bucket.slices().first();
+        slice.map_or_else(Vec::new, |slice| rank(BUCKETS, slice.chunk, &candidates))
+    };
+    let threads: Vec<usize> = workers.iter().map(|(_, it)| it.report.threads).collect();
+    let held = buckets.iter().map(ranked).collect();
+    (!workers.is_empty()).then(|| SharedOut {
+        parts: Vec::new(),
+        local: Vec::new(),
+        remote: (0..buckets.len()).collect(),
+        shares: Shares::new(held, &threads),
+        workers,
+    })
+}
+
 impl PieceDispatcher for Dispatcher {
+    fn begin_shuffle(&self) -> Option<Arc<dyn Shuffle>> {
+        let workers = self.members.live();
+        let threads: usize = workers.iter().map(|(_, it)| it.report.threads).sum();
+        let phase = self.phases.fetch_add(1, Relaxed);
+        (threads > 0).then(|| {
+            let (shuffles, client) = (Arc::clone(&self.shuffles), Arc::clone(&self.client));
+            let process = self.options.process;
+            let begun = BegunShuffle::begin(process, threads, phase, shuffles, client);
+            Arc::new(begun) as Arc<dyn Shuffle>
+        })
+    }
+
+    fn shuffles_above(&self) -> Option<u64> {
+        self.options.shuffle_above
+    }
+
+    fn bucket_reader(&self) -> Arc<dyn BucketReader> {
+        let _entered = self.runtime.enter();
+        Arc::new(BucketFetcher::new(Arc::clone(&self.client)))
+    }
+
     fn preview(&self, phase: &EncodedPhase) -> Vec<(String, usize)> {
         let Some(shared_out) = self.share_out(phase) else {
             return Vec::new();
@@ -143,15 +202,15 @@ impl PieceDispatcher for Dispatcher {
             plan_digest: plan_digest(&parts, &phase.plan),
             has_plan: workers.iter().map(|_| Mutex::new(false)).collect(),
             number: self.phases.fetch_add(1, Relaxed),
-            archive: self.archive.clone(),
-            process: self.process,
+            archive: self.options.archive.clone(),
+            process: self.options.process,
             members: Arc::clone(&self.members),
             client: Arc::clone(&self.client),
             workers,
             parts,
             pieces: remote,
             phase,
-            stalled_after: self.stalled_after,
+            stalled_after: self.options.stalled_after,
             done: Arc::clone(&self.pieces),
             warnings: Arc::clone(Interrupt::current_or_new().warnings()),
         };

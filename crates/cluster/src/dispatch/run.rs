@@ -11,6 +11,7 @@ use arrow_ipc::writer::StreamWriter;
 use axum::http::{Method, StatusCode};
 use bytes::Bytes;
 use datafusion::common::DataFusionError;
+use engine::shuffle::{Holder, KeptPiece, KeptRun, lost_rows};
 use engine::{EncodedPhase, EngineError, HandedOut, Milestones, Piece, PieceEvent, milestones};
 use futures::FutureExt;
 use ring::digest::{Context, SHA256};
@@ -26,7 +27,7 @@ use crate::ClusterError;
 use crate::client::{MemberClient, MemberResponse};
 use crate::frames::{Frame, FrameReader};
 use crate::front_end::{Member, Members};
-use crate::messages::{ErrorClass, PartName, ShareFailure, ShareHead};
+use crate::messages::{ErrorClass, KeptShare, PartName, ShareFailure, ShareHead};
 use crate::tls::Role;
 
 /// How often it is looked whether workers still live.
@@ -69,6 +70,8 @@ enum What {
     Rows(usize, RecordBatch),
     Warned(usize, Vec<Warning>),
     Done(usize),
+    /// The worker keeps the rows of a piece, which has a number in the share as well; so many.
+    Kept(usize, u32, u64),
     GoesOn,
     Ended(Result<(), ShareError>),
 }
@@ -215,8 +218,16 @@ impl PhaseDriver {
                     .extend(warnings);
                 Some(())
             }
-            What::Done(piece) => {
+            What::Done(_) | What::Kept(..) => {
+                let (piece, kept) = match what {
+                    What::Kept(piece, at, rows) => (piece, Some((at, rows))),
+                    What::Done(piece) => (piece, None),
+                    _ => return Some(()),
+                };
                 let counts = self.shares.finish_piece(run, piece, now);
+                if let (true, Some(kept)) = (counts, kept) {
+                    drive.note_kept((run, worker), piece, kept);
+                }
                 let warned = self.warned.remove(&(run, piece)).filter(|_| counts);
                 for warning in warned.into_iter().flatten() {
                     drive.warnings.add(warning);
@@ -269,6 +280,16 @@ impl PhaseDriver {
                 let error = SqlError::new(failure.sentence);
                 let error = error.with_code(ErrorCode::of_number(failure.code));
                 let error = DataFusionError::External(Box::new(EngineError::from(error)));
+                self.tell(PieceEvent::Failed(error)).await?;
+                return None;
+            }
+            ShareError::Told(failure) if failure.class == ErrorClass::LostRows => {
+                warn!(
+                    worker = name,
+                    why = failure.sentence,
+                    "rows that were kept are lost"
+                );
+                let error = lost_rows(name, failure.sentence);
                 self.tell(PieceEvent::Failed(error)).await?;
                 return None;
             }
@@ -350,6 +371,27 @@ impl PhaseDrive {
         Some(milestones.hand_out(phase, worker, pieces, milestones::now()))
     }
 
+    /// Notes that a worker keeps the rows of a piece, for whoever merges them.
+    fn note_kept(&self, (run, worker): (u64, usize), piece: usize, (at, rows): (u32, u64)) {
+        let Some(keeping) = &self.phase.keeping else {
+            return;
+        };
+        let address = self.workers[worker].1.report.address.clone();
+        let kept = KeptPiece {
+            holder: Arc::new(Holder {
+                address,
+                is_front_end: false,
+            }),
+            run: KeptRun {
+                phase: self.number,
+                run,
+            },
+            at,
+            rows,
+        };
+        keeping.kept.note(self.pieces[piece], kept);
+    }
+
     /// Runs a share at its worker, and tells what comes.
     async fn run_share(
         &self,
@@ -401,6 +443,7 @@ impl PhaseDrive {
                     Frame::Rows(piece, batch) => What::Rows(piece_of(piece)?, batch),
                     Frame::Warned(piece, warnings) => What::Warned(piece_of(piece)?, warnings),
                     Frame::Done(piece) => What::Done(piece_of(piece)?),
+                    Frame::Kept(at, rows) => What::Kept(piece_of(at)?, at, rows),
                     Frame::Progress => What::GoesOn,
                     Frame::Failed(failure) => return Err(ShareError::Told(failure)),
                     Frame::Footer => {
@@ -458,6 +501,12 @@ impl PhaseDrive {
             num_chunks: self.phase.num_chunks,
             plan_digest: self.plan_digest.clone(),
             plan_bytes: plan.len(),
+            keeping: self.phase.keeping.as_ref().map(|keeping| KeptShare {
+                shuffle: keeping.shuffle.number,
+                run: share.run,
+                columns: keeping.columns.to_vec(),
+                buckets: keeping.buckets,
+            }),
         };
         share_body(&head, plan, &pieces)
     }

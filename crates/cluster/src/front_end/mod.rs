@@ -30,6 +30,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use catalog::{CatalogState, SharedDatabase};
+use engine::shuffle::Holder;
 use engine::{Archive, EngineError, PieceDispatcher};
 use store::FileService;
 use tokio::net::TcpListener;
@@ -43,9 +44,10 @@ use users::{Users, UsersState};
 use crate::ClusterError;
 use crate::client::MemberClient;
 use crate::credentials::{CredentialFiles, Credentials};
-use crate::dispatch::Dispatcher;
+use crate::dispatch::{DispatchOptions, Dispatcher};
 use crate::listen::{bind, serve};
 use crate::scrubs::Scrubs;
+use crate::shuffle::{FrontEndShuffles, KeptShuffles, LiveShuffles};
 use crate::tls::Role;
 use assignments::{Assignments, Inputs, assign};
 use files::LocalPort;
@@ -84,6 +86,8 @@ pub struct ClusterOptions {
     pub lost_after: Duration,
     /// How long a worker may say nothing of pieces that it runs before they run elsewhere.
     pub stalled_after: Duration,
+    /// The most rows of pieces that it merges itself: more are merged by workers, if that can be. None for all.
+    pub shuffle_above: Option<u64>,
     /// Whether the address may be one that other machines reach, though what members say is not encrypted, which it is in TLS.
     pub is_insecure: bool,
 }
@@ -99,6 +103,7 @@ pub struct FrontEnd {
     parts: Arc<Parts>,
     client: Arc<MemberClient>,
     dispatcher: Arc<Dispatcher>,
+    shuffles: Arc<FrontEndShuffles>,
     holders: Arc<Holders>,
     options: ClusterOptions,
     listener: Mutex<Option<TcpListener>>,
@@ -247,16 +252,30 @@ impl FrontEnd {
             holders: Arc::clone(&holders),
             damaged: Arc::clone(&damaged),
         }));
+        let shuffles = Arc::new(FrontEndShuffles {
+            live: LiveShuffles::default(),
+            kept: KeptShuffles::default(),
+            holder: Arc::new(Holder {
+                address: advertised.clone(),
+                is_front_end: true,
+            }),
+        });
+        let dispatching = DispatchOptions {
+            archive: settings.archive().to_owned(),
+            process,
+            stalled_after: options.stalled_after,
+            shuffle_above: options.shuffle_above,
+        };
         Ok(Arc::new(Self {
             holders,
             dispatcher: Dispatcher::new(
-                settings.archive().to_owned(),
-                process,
+                dispatching,
                 Arc::clone(&members),
                 Arc::clone(&parts),
                 Arc::clone(&client),
-                options.stalled_after,
+                Arc::clone(&shuffles),
             ),
+            shuffles,
             archive,
             users,
             settings,

@@ -26,6 +26,7 @@ use crate::credentials::{Caller, only, require_member};
 use crate::file_service::{chunk_path, serve_manifest};
 use crate::messages::{Assignment, ClusterStatus, MemberReport, PartFiles, WorkerEnd};
 use crate::operator::OPERATORS;
+use crate::shuffle;
 use crate::tls::Role;
 
 /// Bytes of a report: a worker with some million files.
@@ -39,6 +40,7 @@ pub(super) type ClientError = (StatusCode, String);
 pub(super) fn router(front_end: Arc<FrontEnd>) -> Router {
     let credentials = front_end.client.credentials().clone();
     let workers = &[Role::Worker];
+    let readers = &[Role::Worker, Role::FrontEnd];
     Router::new()
         .route("/members/{name}", only(workers, post(report)))
         .route("/members/{name}", only(OPERATORS, delete(remove)))
@@ -49,6 +51,8 @@ pub(super) fn router(front_end: Arc<FrontEnd>) -> Router {
         )
         .route("/parts/{part}/manifest", only(workers, get(manifest)))
         .route("/parts/{part}/files/{chunk}", only(workers, get(file)))
+        .route("/shuffles/bucket", only(readers, post(bucket)))
+        .route("/shuffles/missing", only(readers, post(missing)))
         .route("/status", only(OPERATORS, get(status)))
         .route(
             "/repair",
@@ -106,6 +110,7 @@ async fn report(
         next,
         front_ends: front_end.addresses(),
         revoked,
+        shuffles: Some(front_end.shuffles.live.list(front_end.process)),
     };
     Ok(json(&match told {
         Some((epoch, order)) => Assignment {
@@ -222,6 +227,22 @@ async fn file(
     front_end
         .give_file(&known, ChunkId(chunk), parameters.place, request)
         .await
+}
+
+/// The rows of a bucket that pieces gave which ran here.
+async fn bucket(
+    State(front_end): State<Arc<FrontEnd>>,
+    request: Request,
+) -> Result<Response<Body>, ClientError> {
+    shuffle::bucket(&front_end.shuffles.kept, request).await
+}
+
+/// Which of these rows are not here any more.
+async fn missing(
+    State(front_end): State<Arc<FrontEnd>>,
+    request: Request,
+) -> Result<Response<Body>, ClientError> {
+    shuffle::missing(&front_end.shuffles.kept, request).await
 }
 
 impl FrontEnd {

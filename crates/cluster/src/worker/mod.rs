@@ -39,6 +39,7 @@ use crate::credentials::{CredentialFiles, Credentials, only, require_member};
 use crate::file_service::serve;
 use crate::listen::{bind, serve as serve_port};
 use crate::scrubs::Scrubs;
+use crate::shuffle::{self, BucketFetcher, KeptShuffles};
 use crate::tls::{MemberName, Role, in_words};
 use disks::Disks;
 use front_ends::FrontEnds;
@@ -101,6 +102,8 @@ pub struct Worker {
     orders: orders::Orders,
     scrubs: Scrubs,
     loads: loads::Loads,
+    /// The rows of pieces that it keeps for shuffles.
+    shuffles: KeptShuffles,
     /// The threads that run pieces; ends when the worker does, without waiting for them.
     compute: Option<Runtime>,
     bound: SocketAddr,
@@ -152,6 +155,7 @@ impl Worker {
             database: Some(NO_DATABASE.to_owned()),
             cores: Some(options.threads),
             runtime: Some(engine::runtime(Some(options.memory), options.spilled)?),
+            bucket_reader: Some(Arc::new(BucketFetcher::new(Arc::clone(held.client())))),
             ..SessionOptions::default()
         };
         let compute = Builder::new_multi_thread()
@@ -182,6 +186,7 @@ impl Worker {
             orders: orders::Orders::default(),
             scrubs: Scrubs::default(),
             loads,
+            shuffles: KeptShuffles::default(),
             compute: Some(compute),
             bound,
             options,
@@ -253,6 +258,8 @@ fn router(worker: Arc<Worker>) -> Router {
     Router::new()
         .route("/shares", only(front_ends, post(share::run)))
         .route("/parts/{part}/files/{chunk}", only(readers, get(file)))
+        .route("/shuffles/bucket", only(readers, post(bucket)))
+        .route("/shuffles/missing", only(front_ends, post(missing)))
         .route(
             "/scrub",
             only(front_ends, post(scrub::begin).get(scrub::latest)),
@@ -275,6 +282,22 @@ fn router(worker: Arc<Worker>) -> Router {
         .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(credentials, require_member))
         .with_state(worker)
+}
+
+/// The rows of a bucket that it keeps.
+async fn bucket(
+    State(worker): State<Arc<Worker>>,
+    request: Request,
+) -> Result<Response<Body>, (StatusCode, String)> {
+    shuffle::bucket(&worker.shuffles, request).await
+}
+
+/// Which rows it does not keep any more.
+async fn missing(
+    State(worker): State<Arc<Worker>>,
+    request: Request,
+) -> Result<Response<Body>, (StatusCode, String)> {
+    shuffle::missing(&worker.shuffles, request).await
 }
 
 /// A chunk file that it holds.

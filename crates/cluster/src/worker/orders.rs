@@ -98,6 +98,7 @@ mod tests {
             next: None,
             front_ends: Vec::new(),
             revoked: crate::tls::ListNews::default(),
+            shuffles: None,
         }
     }
 

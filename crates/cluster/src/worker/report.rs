@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::http::Method;
 use catalog::LoadId;
@@ -69,6 +69,7 @@ async fn keep_reporting_to(worker: &Worker, front_end: String) -> String {
             return front_end;
         }
         worker.held.plans.forget_idle();
+        worker.shuffles.forget_silent(Instant::now());
         let report = report(worker, known_holdings, known_list);
         let told = tell(worker, &front_end, &report).await;
         front_ends.note(&front_end, told.is_ok());
@@ -82,6 +83,9 @@ async fn keep_reporting_to(worker: &Worker, front_end: String) -> String {
                 known_list = Some(assignment.revoked.digest);
                 let credentials = worker.held.client().credentials();
                 credentials.take_news(&front_end, &assignment.revoked);
+                if let Some(list) = &assignment.shuffles {
+                    worker.shuffles.keep(list);
+                }
                 for new in front_ends.learn(&front_end, &assignment.front_ends) {
                     info!(
                         front_end = new,

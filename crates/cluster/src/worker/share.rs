@@ -13,7 +13,8 @@ use axum::extract::{Request, State};
 use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse;
 use bytes::{Buf, Bytes};
-use engine::{EngineError, Piece, PieceScheduler, QueryExecution, ShareRun};
+use engine::shuffle::{KeptRun, ShuffleId};
+use engine::{EngineError, Piece, PieceScheduler, QueryExecution, SharePlan, ShareRun};
 use futures::{FutureExt, StreamExt, stream};
 use queries::QueryTurns;
 use sql::{ErrorCode, Interrupt};
@@ -27,8 +28,9 @@ use super::plans::KnownPlan;
 use crate::client::read_body;
 use crate::dispatch::{plan_digest, share_body_parts};
 use crate::frames::{FrameWriter, failure, progress};
-use crate::messages::{ErrorClass, ShareFailure, ShareHead};
+use crate::messages::{ErrorClass, KeptShare, ShareFailure, ShareHead};
 use crate::scrubs::unreadable_file;
+use crate::shuffle::{BucketWriter, not_kept_sentence};
 
 /// Bytes of a share as it is sent.
 const LONGEST_SHARE: usize = 256 << 20;
@@ -225,6 +227,10 @@ async fn produce(
     let decode = |bytes: &[u8]| worker.session.decode_share_plan(bytes);
     let plan = worker.held.plans.decoded(&share.plan, decode).await;
     let plan = plan.map_err(wrong)?;
+    let mut keeper = match &share.head.keeping {
+        Some(keeping) => Some(keeper(worker, &share.head, keeping, &plan)?),
+        None => None,
+    };
     let share = share.decode().map_err(ShareError::Plan)?;
     let started = worker.session.run_share(&plan, share);
     let mut pieces = started.map_err(wrong)?;
@@ -237,7 +243,10 @@ async fn produce(
         while let Some(batch) = batches.next().await {
             let batch: RecordBatch = batch?;
             rows += batch.num_rows() as u64;
-            send(writer.rows(piece, &batch).map_err(failed)?).await?;
+            match &mut keeper {
+                Some(keeper) => keeper.push(&batch).map_err(not_kept)?,
+                None => send(writer.rows(piece, &batch).map_err(failed)?).await?,
+            }
         }
         worker.count_piece();
         // Pieces that run beside it may have given some of them: each is told once.
@@ -245,9 +254,43 @@ async fn produce(
         if !warnings.is_empty() {
             send(FrameWriter::warnings(piece, &warnings)).await?;
         }
-        send(writer.done(piece, rows)).await?;
+        let done = match &mut keeper {
+            Some(keeper) => writer.kept(piece, keeper.end_piece(piece).map_err(not_kept)?),
+            None => writer.done(piece, rows),
+        };
+        send(done).await?;
     }
     send(writer.footer()).await
+}
+
+/// What keeps the rows of a share here.
+fn keeper(
+    worker: &Worker,
+    head: &ShareHead,
+    keeping: &KeptShare,
+    plan: &SharePlan,
+) -> Result<BucketWriter, ShareError> {
+    let runtime = worker.session.context().runtime_env();
+    let writer = BucketWriter::new(&runtime, &plan.schema(), &keeping.columns, keeping.buckets);
+    let writer = writer.map_err(not_kept)?;
+    let shuffle = ShuffleId {
+        front_end: head.front_end,
+        number: keeping.shuffle,
+    };
+    let run = KeptRun {
+        phase: head.query,
+        run: keeping.run,
+    };
+    worker
+        .shuffles
+        .insert(shuffle, run, Arc::clone(writer.file()));
+    Ok(writer)
+}
+
+/// Another worker may have room for the rows.
+fn not_kept(error: arrow::error::ArrowError) -> ShareError {
+    let sentence = not_kept_sentence(&error);
+    ShareError::Engine(EngineError::Server(ErrorCode::TEMPORARY_FULL, sentence))
 }
 
 /// The error as the front end is told. A file of this worker's that is damaged or cannot be read is given up.
@@ -272,9 +315,10 @@ fn told(worker: &Worker, error: ShareError) -> ShareFailure {
                     ErrorCode::INTERRUPTED,
                 ]
                 .contains(&error.code());
-            let class = match is_of_worker {
-                true => ErrorClass::Worker,
-                false => ErrorClass::Query,
+            let class = match &error {
+                EngineError::LostRows(_) => ErrorClass::LostRows,
+                _ if is_of_worker => ErrorClass::Worker,
+                _ => ErrorClass::Query,
             };
             (class, error.code(), error.to_string())
         }

@@ -4,6 +4,7 @@
 //! and what its files hold, so that it can be put together again at once, without asking the catalog. What was read or done
 //! already does not travel: a plan is sent before it runs.
 
+mod bucket_scan;
 mod crossmatch;
 mod file_scan;
 mod neighbour_join;
@@ -27,11 +28,12 @@ use prost::Message;
 use crate::archive::StoredTableId;
 use crate::error::external;
 use crate::exec::{
-    BarrierExec, ChunkNumberExec, ChunkPhaseExec, CrossmatchExec, NeighbourJoinExec, PhaseSummary,
-    PieceScanExec, RowsOf,
+    BarrierExec, BucketScanExec, ChunkNumberExec, ChunkPhaseExec, CrossmatchExec,
+    NeighbourJoinExec, PhaseSummary, PieceScanExec, RowsOf,
 };
 use crate::loaded_table::StoredTable;
 use crate::{Archive, FileScanExec};
+use bucket_scan::BucketScanMessage;
 use crossmatch::CrossmatchMessage;
 use file_scan::FileScanMessage;
 use neighbour_join::NeighbourJoinMessage;
@@ -198,6 +200,7 @@ impl PhysicalExtensionCodec for PlanCodec {
                 }
             },
             Some(Node::FileRows(rows)) => rows.into_plan(),
+            Some(Node::BucketScan(scan)) => Ok(Arc::new(scan.into_scan()?)),
             None => internal_err!("a node of a plan arrived empty"),
         }
     }
@@ -236,6 +239,8 @@ impl PhysicalExtensionCodec for PlanCodec {
                 FileForm::Path => Node::FileScan(FileScanMessage::of(scan)?),
                 form => Node::FileRows(FileRowsMessage::of(scan, form)?),
             }
+        } else if let Some(scan) = node.downcast_ref::<BucketScanExec>() {
+            Node::BucketScan(BucketScanMessage::of(scan)?)
         } else {
             return not_impl_err!("{} cannot be sent to another process", node.name());
         };
@@ -250,7 +255,7 @@ impl PhysicalExtensionCodec for PlanCodec {
 /// A node that DataFusion does not know.
 #[derive(Clone, PartialEq, Message)]
 struct NodeMessage {
-    #[prost(oneof = "Node", tags = "1, 2, 5, 6, 7, 8, 9, 10")]
+    #[prost(oneof = "Node", tags = "1, 2, 5, 6, 7, 8, 9, 10, 11")]
     node: Option<Node>,
 }
 
@@ -272,6 +277,8 @@ enum Node {
     FileRows(FileRowsMessage),
     #[prost(message, tag = "10")]
     Barrier(BarrierMessage),
+    #[prost(message, tag = "11")]
+    BucketScan(BucketScanMessage),
 }
 
 #[derive(Clone, PartialEq, Message)]

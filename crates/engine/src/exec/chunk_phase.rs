@@ -22,21 +22,20 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
     displayable,
 };
-use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use futures::stream::{self, StreamExt, TryStreamExt};
 use sql::Interrupt;
 
 use super::gathered::WaitingRows;
 use super::journaled::JournaledPieces;
 use super::piece_milestone::PieceMilestone;
 use super::plan_node::{no_expressions, plan_node};
-use super::run_pieces::PhaseRun;
-use super::unscheduled::UnscheduledPhase;
-use super::{ChunkNumberExec, NeighbourJoinExec, PieceScanExec, RowsOf};
-use crate::dispatch::{DispatchedPhase, Dispatching, ShareRun, encode_phase, keep_small_files};
+use super::started_phase::{PhaseWork, StartedPhase, num_chunks};
+use super::{BucketScanExec, ChunkNumberExec, NeighbourJoinExec, PieceScanExec, RowsOf};
+use crate::dispatch::{Dispatching, encode_phase};
 use crate::error::external;
-use crate::execution::{EnrolledPhase, PhaseDemand, PhaseKey, QueryExecution};
+use crate::execution::{PhaseKey, QueryExecution};
 use crate::interruptible::interruptible;
-use crate::piece::{ChunkSlice, Piece};
+use crate::piece::Piece;
 use crate::plan::PhaseSource;
 
 /// What a chunk phase touches and why, for EXPLAIN.
@@ -66,6 +65,8 @@ pub struct ChunkPhaseExec {
     summary: PhaseSummary,
     /// The largest scan rating of the tables that it reads.
     rating: u8,
+    /// Rows of the chunks that it touches, as far as that is known.
+    rows: u64,
     /// Off what its pieces were read; None in a plan from elsewhere.
     source: Option<Arc<PhaseSource>>,
     /// By what a journal knows the phase, in a plan whose pieces' results may be kept.
@@ -91,6 +92,7 @@ impl ChunkPhaseExec {
             ordered,
             summary,
             rating: 0,
+            rows: 0,
             source: None,
             journaled: None,
             metrics: ExecutionPlanMetricsSet::new(),
@@ -105,6 +107,16 @@ impl ChunkPhaseExec {
     /// The largest scan rating of the tables that it reads.
     pub(crate) fn rating(&self) -> u8 {
         self.rating
+    }
+
+    /// The same phase, which touches chunks of so many rows.
+    pub(crate) fn with_rows(self, rows: u64) -> Self {
+        Self { rows, ..self }
+    }
+
+    /// Rows of the chunks that it touches; 0 in a plan from elsewhere.
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows
     }
 
     /// The same phase, of which it is known off what its pieces were read.
@@ -123,12 +135,18 @@ impl ChunkPhaseExec {
         }
     }
 
+    /// Whether its pieces' results may be kept in a journal.
+    pub(crate) fn is_journaled(&self) -> bool {
+        self.journaled.is_some()
+    }
+
     /// The same phase over other pieces.
     fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
         let (inner, summary) = (Arc::clone(&self.inner), self.summary.clone());
         let phase = Self::new(input, inner, self.concurrency, self.ordered, summary);
         Self {
             rating: self.rating,
+            rows: self.rows,
             source: self.source.clone(),
             journaled: self.journaled,
             ..phase
@@ -222,6 +240,9 @@ pub(crate) fn bind_to_piece(
     if let Some(number) = plan.downcast_ref::<ChunkNumberExec>() {
         return Ok(Arc::new(number.bound_to(piece, bind_to_piece)?));
     }
+    if let Some(scan) = plan.downcast_ref::<BucketScanExec>() {
+        return Ok(Arc::new(scan.bound_to(piece)?));
+    }
     let children = plan
         .children()
         .into_iter()
@@ -239,7 +260,7 @@ pub(crate) fn bind_to_piece(
 }
 
 /// The inner plan for one run of all its pieces: joins index rows that are the same in every piece once.
-fn for_one_run(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+pub(super) fn for_one_run(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let shares = |node: &Arc<dyn ExecutionPlan>| {
         let join = node.downcast_ref::<NeighbourJoinExec>();
         join.filter(|join| is_same_in_every_piece(join.build()))
@@ -272,15 +293,16 @@ pub(crate) fn pieces_run() -> u64 {
 
 /// Runs the pieces of a phase.
 pub(super) struct PieceRunner {
-    inner: Arc<dyn ExecutionPlan>,
-    context: Arc<TaskContext>,
-    done: Count,
+    pub inner: Arc<dyn ExecutionPlan>,
+    pub context: Arc<TaskContext>,
+    /// Counts the pieces that are done.
+    pub done: Count,
     /// Of the statement that the pieces are part of.
-    interrupt: Arc<Interrupt>,
+    pub interrupt: Arc<Interrupt>,
     /// The query that the statement is, where somebody watches it.
-    execution: Option<Arc<QueryExecution>>,
+    pub execution: Option<Arc<QueryExecution>>,
     /// The number of the phase in the query.
-    number: u32,
+    pub number: u32,
 }
 
 impl PieceRunner {
@@ -319,137 +341,6 @@ async fn decode_all(pieces: SendableRecordBatchStream) -> Result<Arc<[Piece]>> {
     let batches: Vec<RecordBatch> = pieces.try_collect().await?;
     let pieces = batches.iter().map(Piece::decode);
     Ok(pieces.collect::<Result<Vec<_>>>()?.concat().into())
-}
-
-/// How the turns of pieces are arranged: by the scheduler of the query, or else in their order.
-pub(super) struct Turns {
-    pub execution: Option<Arc<QueryExecution>>,
-    /// The largest scan rating of the tables that are read.
-    pub rating: u8,
-    /// How many pieces run at once.
-    pub concurrency: usize,
-    /// How many chunks all pieces of the phase have together, also those that run elsewhere.
-    pub num_chunks: usize,
-}
-
-impl Turns {
-    /// The turns of these pieces.
-    pub fn enroll(&self, pieces: &[Piece]) -> Arc<dyn EnrolledPhase> {
-        let scheduler = self
-            .execution
-            .as_deref()
-            .and_then(QueryExecution::scheduler);
-        let Some(scheduler) = scheduler else {
-            return Arc::new(UnscheduledPhase::new(pieces.len(), self.concurrency));
-        };
-        let slices = pieces.iter().map(|piece| piece.slices());
-        let first = |slices: &Arc<[ChunkSlice]>| slices.first().map_or(0, |slice| slice.chunk.0);
-        scheduler.enroll(PhaseDemand {
-            chunks: slices
-                .map(|slices| u32::try_from(first(slices)).unwrap_or(0))
-                .collect(),
-            num_chunks: self.num_chunks,
-            rating: self.rating,
-        })
-    }
-}
-
-fn begin_phase(execution: Option<&Arc<QueryExecution>>) -> u32 {
-    execution.map_or(0, |execution| execution.milestones().begin_phase())
-}
-
-fn num_chunks(pieces: &[Piece]) -> usize {
-    pieces.iter().map(|piece| piece.slices().len()).sum()
-}
-
-/// A phase that is about to run.
-struct StartedPhase {
-    runner: PieceRunner,
-    pieces: Arc<[Piece]>,
-    rating: u8,
-    concurrency: usize,
-}
-
-impl StartedPhase {
-    /// The run of the pieces with these numbers, of which others may run some.
-    async fn run(self, numbers: Vec<usize>) -> Result<PhaseRun> {
-        let settings = self.runner.context.session_config();
-        let dispatching = settings.get_extension::<Dispatching>();
-        if dispatching.is_some() {
-            keep_small_files(&self.runner.inner).await?;
-        }
-        let dispatched = dispatching.and_then(|dispatching| self.dispatch(&dispatching, &numbers));
-        let (local, remote) = match dispatched {
-            None => (numbers, None),
-            Some(dispatched) => {
-                let local = dispatched.local.iter().map(|at| numbers[*at]).collect();
-                let events = dispatched
-                    .events
-                    .map(move |event| event.renumbered(&numbers));
-                (local, Some(events.boxed()))
-            }
-        };
-        Ok(PhaseRun {
-            turns: Turns {
-                execution: self.runner.execution.clone(),
-                rating: self.rating,
-                concurrency: self.concurrency,
-                num_chunks: num_chunks(&self.pieces),
-            },
-            runner: self.runner,
-            pieces: self.pieces,
-            local,
-            remote,
-        })
-    }
-
-    fn dispatch(&self, dispatching: &Dispatching, numbers: &[usize]) -> Option<DispatchedPhase> {
-        let execution = (self.runner.execution.as_ref(), self.runner.number);
-        let pieces: Arc<[Piece]> = numbers.iter().map(|at| self.pieces[*at].clone()).collect();
-        let (inner, num_chunks) = (&self.runner.inner, num_chunks(&self.pieces));
-        let phase = encode_phase(inner, &pieces, self.rating, num_chunks, execution, false)?;
-        dispatching.0.dispatch(phase)
-    }
-}
-
-/// Runs the pieces of a share that came from another process. The rows of each piece come together.
-pub(crate) fn run_share(
-    share: ShareRun,
-    inner: &Arc<dyn ExecutionPlan>,
-    concurrency: usize,
-    context: Arc<TaskContext>,
-) -> Result<BoxStream<'static, Result<(usize, SendableRecordBatchStream)>>> {
-    let waiting = WaitingRows::new(&context, &inner.schema());
-    let execution = QueryExecution::current();
-    let run = PhaseRun {
-        local: (0..share.pieces.len()).collect(),
-        remote: None,
-        turns: Turns {
-            execution: execution.clone(),
-            rating: share.rating,
-            concurrency: concurrency.max(1),
-            num_chunks: share.num_chunks,
-        },
-        runner: PieceRunner {
-            inner: for_one_run(inner)?,
-            context,
-            done: Count::new(),
-            interrupt: Interrupt::current_or_new(),
-            number: begin_phase(execution.as_ref()),
-            execution,
-        },
-        pieces: share.pieces.into(),
-    };
-    let pieces = run.piece_by_piece(waiting);
-    Ok(stream::unfold(Some(pieces), |pieces| async move {
-        let mut pieces = pieces?;
-        match pieces.next().await {
-            Ok(Some(piece)) => Some((Ok(piece), Some(pieces))),
-            Ok(None) => None,
-            Err(error) => Some((Err(error), None)),
-        }
-    })
-    .boxed())
 }
 
 impl DisplayAs for ChunkPhaseExec {
@@ -496,15 +387,10 @@ impl ExecutionPlan for ChunkPhaseExec {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let pieces = self.input.execute(partition, Arc::clone(&context))?;
-        let execution = QueryExecution::current();
-        let runner = PieceRunner {
-            inner: for_one_run(&self.inner)?,
-            context,
-            done: MetricBuilder::new(&self.metrics).counter("pieces_done", partition),
-            interrupt: Interrupt::current_or_new(),
-            number: begin_phase(execution.as_ref()),
-            execution: execution.clone(),
-        };
+        let work = PhaseWork::new(context);
+        let execution = work.execution.clone();
+        let done = MetricBuilder::new(&self.metrics).counter("pieces_done", partition);
+        let runner = work.runner(for_one_run(&self.inner)?, done);
         let (concurrency, ordered) = (self.concurrency, self.ordered);
         let (rating, journaled) = (self.rating, self.journaled);
         let waiting = WaitingRows::new(&runner.context, &self.schema());
@@ -516,9 +402,11 @@ impl ExecutionPlan for ChunkPhaseExec {
             let num_pieces = pieces.len();
             let phase = StartedPhase {
                 runner,
+                num_chunks: num_chunks(&pieces),
                 pieces,
                 rating,
                 concurrency,
+                keeping: None,
             };
             let journal = execution.as_deref().and_then(QueryExecution::journal);
             if let (Some(known), Some(journal)) = (journaled, journal) {

@@ -24,9 +24,10 @@ use tokio::sync::mpsc::{
 };
 use tokio::task::{JoinError, JoinSet};
 
-use super::chunk_phase::{PieceRunner, Turns};
+use super::chunk_phase::PieceRunner;
 use super::gathered::{GatheredPiece, WaitingRows};
 use super::piece_milestone::PieceMilestone;
+use super::started_phase::Turns;
 use crate::dispatch::PieceEvent;
 use crate::execution::{EnrolledPhase, PieceTurn};
 use crate::milestones;

@@ -13,6 +13,7 @@ mod checked_rules;
 mod crossmatch_locality;
 mod cut_chunk_phases;
 mod cut_pieces;
+mod cut_shuffles;
 mod distinct_members;
 mod drop_group_limits;
 mod engine_rules;
@@ -33,6 +34,7 @@ mod reduce_join_output;
 
 pub use checked_rules::{CheckedRule, checked};
 pub use cut_chunk_phases::CutChunkPhases;
+pub(crate) use cut_shuffles::CutShuffles;
 pub(crate) use engine_rules::{engine_rules, place_of, place_of_rule};
 pub(crate) use keep_recursion_limits::KeepRecursionLimits;
 pub(crate) use phase::PhaseSource;

@@ -59,7 +59,15 @@ pub(super) fn chunk_phase(
     }
     let rating = scans.iter().map(|scan| scan_rating(&scan.table)).max();
     let rating = rating.unwrap_or_default();
-    build(inner, pieces, partial, (summary, rating), source, config)
+    let rows = chunks.values().map(|chunk| chunk.rows).sum();
+    build(
+        inner,
+        pieces,
+        partial,
+        (summary, rating, rows),
+        source,
+        config,
+    )
 }
 
 /// Bytes of a chunk, on average, from which on a table belongs to the next slower lane.
@@ -117,7 +125,7 @@ pub(super) fn replicated_phase(
         is_choice: false,
     };
     let inner = piece_scans(plan, &rows_of)?;
-    build(inner, pieces, false, (summary, 0), source, config)
+    build(inner, pieces, false, (summary, 0, 0), source, config)
 }
 
 /// Off what the pieces of a phase were read, so that they can be found anew for other values of a statement's parameters.
@@ -193,7 +201,7 @@ fn build(
     inner: Arc<dyn ExecutionPlan>,
     pieces: Vec<Piece>,
     ordered: bool,
-    (summary, rating): (PhaseSummary, u8),
+    (summary, rating, rows): (PhaseSummary, u8, u64),
     source: PhaseSource,
     config: &ConfigOptions,
 ) -> Result<Arc<dyn ExecutionPlan>> {
@@ -202,7 +210,7 @@ fn build(
     let input = MemorySourceConfig::try_new_exec(&batches, Piece::schema(), None)?;
     let concurrency = config.execution.target_partitions;
     let phase = ChunkPhaseExec::new(input, inner, concurrency, ordered, summary);
-    let phase = phase.with_rating(rating);
+    let phase = phase.with_rating(rating).with_rows(rows);
     Ok(Arc::new(phase.with_source(Arc::new(source))))
 }
 

@@ -19,7 +19,7 @@ use sql::{ErrorCode, ParsedStatement, SqlError};
 
 use super::{PreparedQuery, Session};
 use crate::dispatch::Dispatching;
-use crate::exec::ChunkPhaseExec;
+use crate::exec::{ChunkPhaseExec, ShuffleExec};
 use crate::provider::ArchiveTable;
 use crate::{EngineError, QueryExecution, ScanEstimate, estimate};
 
@@ -62,7 +62,11 @@ impl Session {
         let task = self.task();
         let dispatching = task.session_config().get_extension::<Dispatching>()?;
         let mut sent: BTreeMap<String, usize> = BTreeMap::new();
+        let mut merged_above = None;
         let counted = plan.apply(|node| {
+            if let Some(shuffle) = node.downcast_ref::<ShuffleExec>() {
+                merged_above = Some(shuffle.most_rows());
+            }
             if let Some(phase) = node.downcast_ref::<ChunkPhaseExec>() {
                 for (worker, pieces) in phase.preview(&dispatching)? {
                     *sent.entry(worker).or_default() += pieces;
@@ -75,10 +79,16 @@ impl Session {
             .into_iter()
             .map(|(worker, pieces)| format!("{worker} {pieces}"))
             .collect();
-        Some(match workers.is_empty() {
+        let mut text = match workers.is_empty() {
             true => "\npieces sent to workers: none".to_owned(),
             false => format!("\npieces sent to workers: {}", workers.join(", ")),
-        })
+        };
+        if let Some(rows) = merged_above.filter(|_| !workers.is_empty()) {
+            text.push_str(&format!(
+                "\nmerged by workers if the pieces give more than {rows} rows, else by the front end"
+            ));
+        }
+        Some(text)
     }
 
     /// The EXPLAIN of a statement that reads tables of which not all rows are released to whoever asks: what they have written, as the

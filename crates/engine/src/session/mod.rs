@@ -37,6 +37,7 @@ use crate::exec::{bound_recursions, run_share};
 use crate::files::FileAccess;
 use crate::plan_cache::{Candidate, PlanCache, QueryFingerprint};
 use crate::provider::ArchiveCatalog;
+use crate::shuffle::BucketReader;
 use crate::stored_rows::warnings_of_results;
 use crate::system_tables::SystemTables;
 use crate::{
@@ -80,6 +81,8 @@ pub struct SessionOptions {
     pub system: Option<Arc<dyn SystemTables>>,
     /// Has pieces run by other processes.
     pub dispatcher: Option<Arc<dyn PieceDispatcher>>,
+    /// Brings a process without a dispatcher the rows of buckets of shuffles, if it runs pieces for others.
+    pub bucket_reader: Option<Arc<dyn BucketReader>>,
     /// The results that may answer statements, if there are any.
     pub results: Option<Arc<ResultCache>>,
 }
@@ -96,6 +99,7 @@ impl Default for SessionOptions {
             dialect: Dialect::default(),
             system: None,
             dispatcher: None,
+            bucket_reader: None,
             results: None,
         }
     }

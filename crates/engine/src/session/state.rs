@@ -28,9 +28,10 @@ use crate::dispatch::Dispatching;
 use crate::information_schema::INFORMATION_SCHEMA;
 use crate::memory::MeasuredPool;
 use crate::plan::{
-    CutChunkPhases, KeepRecursionLimits, ReduceJoinOutput, checked, engine_rules, place_of,
-    place_of_rule,
+    CutChunkPhases, CutShuffles, KeepRecursionLimits, ReduceJoinOutput, checked, engine_rules,
+    place_of, place_of_rule,
 };
+use crate::shuffle::ReadingBuckets;
 use crate::stored_rows::{RESULT_FUNCTION, ResultFunction};
 use crate::{Archive, EngineError, files};
 
@@ -79,6 +80,11 @@ pub(super) fn state(options: &SessionOptions, database: &str) -> Result<SessionS
     if let Some(dispatcher) = &options.dispatcher {
         config = config.with_extension(Arc::new(Dispatching(Arc::clone(dispatcher))));
     }
+    let dispatcher = options.dispatcher.as_ref();
+    let reader = dispatcher.map(|it| it.bucket_reader());
+    if let Some(reader) = reader.or_else(|| options.bucket_reader.clone()) {
+        config = config.with_extension(Arc::new(ReadingBuckets(reader)));
+    }
     // Names are folded before DataFusion sees them.
     config.options_mut().sql_parser.enable_ident_normalization = false;
     // The logical plan knows of more expressions that they are never NULL than the physical one does, as of CASE WHEN that is
@@ -95,6 +101,10 @@ pub(super) fn state(options: &SessionOptions, database: &str) -> Result<SessionS
         config.options_mut().execution.sort_spill_reservation_bytes =
             (reservable / SORTS).min(MERGE_BYTES);
     }
+    let mut rules = physical_rules()?;
+    if let Some(most_rows) = dispatcher.and_then(|it| it.shuffles_above()) {
+        rules.push(Arc::new(CutShuffles { most_rows }));
+    }
     let mut state = SessionStateBuilder::new()
         .with_default_features()
         .with_config(config)
@@ -102,7 +112,7 @@ pub(super) fn state(options: &SessionOptions, database: &str) -> Result<SessionS
         .with_analyzer_rules(checked(analyzer_rules(options.dialect)?, |rule| {
             Arc::new(rule)
         }))
-        .with_physical_optimizer_rules(checked(physical_rules()?, |rule| Arc::new(rule)))
+        .with_physical_optimizer_rules(checked(rules, |rule| Arc::new(rule)))
         .with_optimizer_rules(checked(PushProbeFilters::among_rules()?, |rule| {
             Arc::new(rule)
         }))

@@ -224,6 +224,7 @@ fn cluster_options(settings: &Settings) -> Result<Option<ClusterOptions>, Failur
         kept_files: settings.keep_files,
         lost_after: settings.lost_after,
         stalled_after: settings.stalled_after,
+        shuffle_above: settings.shuffle_above,
         is_insecure: settings.insecure,
     }))
 }

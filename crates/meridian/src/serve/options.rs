@@ -179,6 +179,8 @@ options! {
         "Seconds for which a worker of the cluster may be silent before others get its replicas.";
     stalled_after: Duration = "stalled-after" "SECONDS", "MERIDIAN_STALLED_AFTER", some_seconds, DefaultValue::Is("60"),
         "Seconds for which pieces may make no progress at a worker of the cluster before they run elsewhere.";
+    shuffle_above: Option<u64> = "shuffle-above" "ROWS", "MERIDIAN_SHUFFLE_ABOVE", rows_or_off, DefaultValue::Is("20000000"),
+        "Groups and windows are merged by the workers of a cluster if the pieces of a query give more rows than these; by the front end if it is off.";
     insecure: bool = "insecure" "yes|no", "MERIDIAN_INSECURE", yes_or_no, DefaultValue::Is("no"),
         "Listen where other machines connect, too, without users or without TLS: only where the network is trusted.";
     log: EnvFilter = "log" "LEVEL", "RUST_LOG", filter, DefaultValue::Is(DEFAULT_LOG),
@@ -205,6 +207,16 @@ fn path(text: &str) -> Result<PathBuf, String> {
 /// A file, or none.
 fn file(text: &str) -> Result<Option<PathBuf>, String> {
     Ok((!text.is_empty()).then(|| text.into()))
+}
+
+/// A number of rows, or `off`.
+fn rows_or_off(text: &str) -> Result<Option<u64>, String> {
+    if text.eq_ignore_ascii_case("off") {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| {
+        format!("{text:?} is no number of rows: write it as in 20000000, 0 for any, or write off")
+    })
 }
 
 /// An address to listen on, or `off`. Whether it can be bound is not checked here.

@@ -1,0 +1,252 @@
+//! The optimizer rule that has workers merge what many pieces give.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
+use datafusion::physical_expr::{Distribution, Partitioning, PhysicalExpr};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::limit::LocalLimitExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::union::InterleaveExec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+
+use crate::exec::{BucketScanExec, ChunkPhaseExec, ShuffleExec};
+use crate::shuffle::{ShuffleId, can_be_hashed};
+
+/// Puts a [`ShuffleExec`] above whatever merges the rows of a phase by a hash of some columns: a final aggregate or a window, with the operators above it
+/// that work on each hash partition by itself.
+///
+/// ```text
+///   SortPreservingMergeExec: fetch=5          SortExec: fetch=5
+///     SortExec: TopK(5)                         ShuffleExec
+///       FilterExec (HAVING)           ──►         SortExec: TopK(5)
+///         AggregateExec: FinalPartitioned           …
+///           RepartitionExec: Hash
+///             ChunkPhaseExec
+/// ```
+///
+/// Runs last, on the plan as it will be executed.
+#[derive(Debug)]
+pub(crate) struct CutShuffles {
+    /// Phases that touch chunks of no more rows are merged where the plan runs.
+    pub most_rows: u64,
+}
+
+impl PhysicalOptimizerRule for CutShuffles {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        // Buckets have no order, and are one partition. A plan that would need another stays as it is.
+        let cut = self.cut(&plan, false);
+        let checked = cut.and_then(|cut| match Arc::ptr_eq(&cut, &plan) {
+            true => Ok(cut),
+            false => SanityCheckPlan::new().optimize(cut, config),
+        });
+        match checked {
+            Ok(cut) => Ok(cut),
+            Err(error) => {
+                tracing::debug!(%error, "a plan is not shuffled");
+                Ok(plan)
+            }
+        }
+    }
+
+    fn name(&self) -> &str {
+        "cut_shuffles"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+impl CutShuffles {
+    /// The plan with its shuffles; `is_merged` if what is above brings its partitions into one order, which it has.
+    fn cut(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        is_merged: bool,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let keeps_order =
+            plan.output_ordering().is_some() && plan.output_partitioning().partition_count() == 1;
+        // Rows that are only shared out would go to workers and come back as many.
+        if (is_merged || !keeps_order)
+            && !plan.is::<RepartitionExec>()
+            && let Some(columns) = self.hashed(plan, is_merged, false)?
+        {
+            let merging = merging(plan)?;
+            let input = Arc::clone(plan);
+            let shuffle = ShuffleExec::new(input, merging, columns.into(), self.most_rows);
+            return Ok(Arc::new(shuffle));
+        }
+        if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() {
+            let input = self.cut(merge.input(), merge.fetch().is_some())?;
+            if input.is::<ShuffleExec>() {
+                let sort = SortExec::new(merge.expr().clone(), input);
+                return Ok(Arc::new(sort.with_fetch(merge.fetch())));
+            }
+            return replace_children_if_necessary(Arc::clone(plan), vec![input]);
+        }
+        let children = plan.children().into_iter();
+        let children = children.map(|child| self.cut(child, false));
+        let mut children = children.collect::<Result<Vec<_>>>()?;
+        if children.len() > 1 {
+            bring_into_partitions(plan, &mut children)?;
+        }
+        replace_children_if_necessary(Arc::clone(plan), children)
+    }
+
+    /// The columns of the one phase below, if each partition of a plan depends on nothing but the rows that are alike in a hash of these. The plan
+    /// may be asked for an order by the window above it.
+    fn hashed(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        is_merged: bool,
+        is_of_window: bool,
+    ) -> Result<Option<Vec<usize>>> {
+        if let Some(columns) = self.hashed_phase(plan) {
+            return Ok(columns);
+        }
+        let works = match plan.downcast_ref::<SortExec>() {
+            // The first rows of all are among the first of each. What sorts all rows has to do so again above the buckets.
+            Some(sort) => is_of_window || is_merged && sort.fetch().is_some(),
+            None => works_on_partitions(plan),
+        };
+        if !works || has_subquery(plan)? {
+            return Ok(None);
+        }
+        match plan.children().as_slice() {
+            [child] => self.hashed(child, is_merged, is_window(plan)),
+            _ => Ok(None),
+        }
+    }
+
+    /// What brings the rows of a phase together: by which columns, if they can be shuffled by these.
+    fn hashed_phase(&self, plan: &Arc<dyn ExecutionPlan>) -> Option<Option<Vec<usize>>> {
+        let (phase, columns) = if let Some(repartition) = plan.downcast_ref::<RepartitionExec>() {
+            let Partitioning::Hash(by, _) = repartition.partitioning() else {
+                return Some(None);
+            };
+            (repartition.input(), columns_of(by.iter()))
+        } else if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+            // Where there is one partition, nothing is above the phase but the final half.
+            let groups = aggregate.group_expr();
+            let is_final = matches!(
+                aggregate.mode(),
+                AggregateMode::Final | AggregateMode::FinalPartitioned
+            );
+            if !is_final || !aggregate.input().is::<ChunkPhaseExec>() || !groups.is_single() {
+                return None;
+            }
+            let by = groups.expr().iter().map(|(expr, _)| expr);
+            (aggregate.input(), columns_of(by))
+        } else {
+            return None;
+        };
+        let Some(phase) = phase.downcast_ref::<ChunkPhaseExec>() else {
+            return Some(None);
+        };
+        let columns = columns.filter(|it| !it.is_empty() && phase.rows() > self.most_rows);
+        let schema = phase.schema();
+        let fits = |columns: &Vec<usize>| {
+            let by = columns.iter().map(|at| schema.field(*at).data_type());
+            by.into_iter().all(can_be_hashed)
+                && !schema.flattened_fields().iter().any(|field| {
+                    matches!(
+                        field.data_type(),
+                        DataType::Dictionary(..) | DataType::RunEndEncoded(..)
+                    )
+                })
+        };
+        Some(columns.filter(fits))
+    }
+}
+
+/// Shares the rows of children out again as they were, that have one partition now, where the operator works on partitions of the same hash: joins do.
+fn bring_into_partitions(
+    plan: &Arc<dyn ExecutionPlan>,
+    children: &mut [Arc<dyn ExecutionPlan>],
+) -> Result<()> {
+    let needed = plan.input_distribution_requirements().into_per_child();
+    for ((child, before), needed) in children.iter_mut().zip(plan.children()).zip(needed) {
+        let partitioning = before.output_partitioning();
+        let partitions = child.output_partitioning().partition_count();
+        if (plan.is::<InterleaveExec>() || matches!(needed, Distribution::KeyPartitioned(_)))
+            && matches!(partitioning, Partitioning::Hash(..))
+            && partitioning.partition_count() != partitions
+        {
+            let again = RepartitionExec::try_new(Arc::clone(child), partitioning.clone())?;
+            *child = Arc::new(again);
+        }
+    }
+    Ok(())
+}
+
+/// The numbers of columns, if expressions are nothing else.
+fn columns_of<'a>(exprs: impl Iterator<Item = &'a Arc<dyn PhysicalExpr>>) -> Option<Vec<usize>> {
+    exprs
+        .map(|expr| Some(expr.downcast_ref::<Column>()?.index()))
+        .collect()
+}
+
+/// Whether an operator works on each partition of its input by itself, and needs nothing of their order among each other.
+fn works_on_partitions(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+        return match aggregate.mode() {
+            AggregateMode::Partial | AggregateMode::FinalPartitioned => true,
+            AggregateMode::Final => !aggregate.group_expr().is_true_no_grouping(),
+            _ => false,
+        };
+    }
+    is_window(plan)
+        || plan.is::<CooperativeExec>()
+        || plan.is::<FilterExec>()
+        || plan.is::<LocalLimitExec>()
+        || plan.is::<ProjectionExec>()
+}
+
+fn is_window(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<BoundedWindowAggExec>() || plan.is::<WindowAggExec>()
+}
+
+/// Whether an operator computes with the value of a scalar subquery, which another execution of the plan may find anew.
+fn has_subquery(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+    let mut found = false;
+    plan.apply_expressions(&mut |expr| {
+        found |= expr.exists(|part| Ok(part.is::<ScalarSubqueryExpr>()))?;
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(found)
+}
+
+/// The plan that reads a bucket in the place of the phase.
+fn merging(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let is_phase = plan.is::<ChunkPhaseExec>();
+    if is_phase || plan.is::<RepartitionExec>() {
+        let unknown = ShuffleId {
+            front_end: 0,
+            number: 0,
+        };
+        let scan = BucketScanExec::new(unknown, Arc::default(), plan.schema());
+        return Ok(Arc::new(scan));
+    }
+    let children = plan.children().into_iter().map(merging);
+    let children = children.collect::<Result<Vec<_>>>()?;
+    replace_children_if_necessary(Arc::clone(plan), children)
+}
