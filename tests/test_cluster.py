@@ -39,6 +39,7 @@ STATEMENTS = [
     "SELECT COUNT(*) FROM Star s WHERE EXISTS (SELECT 1 FROM Visit v WHERE v.id = s.id AND v.flux > 90)",
     "SELECT COUNT(*), SUM(n) FROM (SELECT id, COUNT(*) AS n FROM Visit GROUP BY id HAVING COUNT(*) > 3) t",
     "SELECT COUNT(DISTINCT chunkId) FROM Star",
+    "SELECT COUNT(*), SUM(n), MAX(m) FROM (SELECT id DIV 2 AS g, COUNT(*) AS n, MAX(ra) AS m FROM Star GROUP BY g) t",
     "SELECT id, RANK() OVER (PARTITION BY version ORDER BY ra) AS r FROM Star WHERE id < 300 ORDER BY id",
     "SELECT s.* FROM Star s WHERE id IN (3, 77, 29999, 123456) ORDER BY id",
     "SELECT GROUP_CONCAT(name ORDER BY id) FROM Band",
@@ -78,8 +79,8 @@ def expected(meridian: Meridian, data: Path) -> dict[str, list[tuple[object, ...
 
 @pytest.fixture
 def cluster(meridian: Meridian, data: Path, tmp_path: Path) -> Iterator[Cluster]:
-    """A front end and three workers with two replicas of each file."""
-    with cluster_of(meridian, tmp_path / "cluster", data) as cluster:
+    """A front end and three workers with two replicas of each file, which merge whatever can be shuffled."""
+    with cluster_of(meridian, tmp_path / "cluster", data, 3, 2, "--shuffle-above", 0) as cluster:
         yield cluster
 
 
