@@ -4,7 +4,7 @@
 //! May depend on `sky`, `catalog`, `store`, `sql` and, for files that a query names, `ingest`; knows nothing of servers, users or the
 //! network. Invariants: a filter
 //! is always evaluated, pruning only spares work; every row of a table is read in exactly one piece; every plan node here
-//! has a codec.
+//! has a codec, but for the shuffle, which stays where the plan runs.
 
 mod archive;
 mod attempts;
