@@ -143,6 +143,22 @@ def test_explain_analyze_says_what_was_kept_and_merged(cluster: Cluster) -> None
     nothing_is_kept(cluster)
 
 
+def test_submitted_queries_are_merged_by_the_front_end(cluster: Cluster, alone: Server) -> None:
+    """They go on after a restart with what their pieces have given, which is kept there."""
+    with cluster.server.connect(database="sky", autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute(f"SUBMIT {GROUPS}")
+        (number, *_), *_ = cursor.fetchall()
+
+        def state() -> str:
+            cursor.execute(f"SELECT STATE FROM information_schema.QUERIES WHERE ID = {number}")
+            return str(cursor.fetchall()[0][0])
+
+        wait_until(lambda: state() == "COMPLETED", 60, "the query is completed")
+        cursor.execute(f"SELECT * FROM qserv_result({number})")
+        assert rounded(list(cursor.fetchall())) == rounded(execute(alone, GROUPS))
+    nothing_is_kept(cluster)
+
+
 def test_what_a_sample_gives_decides_who_merges(meridian: Meridian, tmp_path: Path) -> None:
     """What pieces give is not known before some have run."""
     stars = 1_000_000
