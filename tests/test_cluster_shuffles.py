@@ -260,14 +260,17 @@ def test_what_is_kept_goes_with_the_front_end(meridian: Meridian, other_data: Pa
         wait_until(lambda: not any(kept_files(worker) for worker in workers), 20, "nothing is kept any more")
 
 
-def test_workers_without_room_for_temporary_files_keep_nothing(meridian: Meridian, other_data: Path, tmp_path: Path, alone: Server) -> None:
-    """Their pieces run elsewhere."""
-    with cluster_of(meridian, tmp_path / "room", other_data, 1, 1, "--shuffle-above", 0, "--result-cache", "off") as cluster:
+@pytest.mark.parametrize("tls", [False, True])
+def test_workers_without_room_for_temporary_files_keep_nothing(meridian: Meridian, other_data: Path, tmp_path: Path, alone: Server, tls: bool) -> None:
+    """Their pieces run elsewhere: here at the front end, from which the workers read them."""
+    with cluster_of(meridian, tmp_path / "room", other_data, 1, 1, "--shuffle-above", 0, "--result-cache", "off", tls=tls) as cluster:
         cluster.start_worker("w1", "--temp-size", "100k")
         wait_until(lambda: len(cluster.status()["workers"]) == 2, 60, "the worker has joined")
         wait_until(lambda: all(worker["files"] for worker in cluster.status()["workers"]), 60, "it holds files")
         cluster.wait_for_replicas()
         assert rounded(execute(cluster.server, GROUPS)) == rounded(execute(alone, GROUPS))
+        assert "rows cannot be kept in temporary files" in cluster.server.log
+        assert "are lost" not in cluster.server.log, "all who merge could read what the front end keeps"
         nothing_is_kept(cluster)
 
 
