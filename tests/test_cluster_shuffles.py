@@ -33,6 +33,9 @@ STATEMENTS = [
     "SELECT id DIV 7 AS g, MAX(mag) AS m FROM Star GROUP BY g ORDER BY m DESC, g LIMIT 10 OFFSET 3",
     "SELECT COUNT(DISTINCT id DIV 2) FROM Star",
     "SELECT COUNT(*), SUM(n), MAX(n) FROM (SELECT id DIV 5 AS g, COUNT(*) AS n FROM Star GROUP BY g) t",
+    "SELECT COUNT(*) FROM (SELECT name FROM Star GROUP BY name HAVING COUNT(*) > 100 LIMIT 37) t",
+    "SELECT COUNT(*) FROM (SELECT DISTINCT id DIV 3 FROM Star LIMIT 1234) t",
+    "SELECT COUNT(*), SUM(n > 0) FROM (SELECT name, COUNT(*) + 1 AS n FROM Star GROUP BY name) t WHERE n > 3 LIMIT 3",
     "SELECT DISTINCT name, shift FROM Star",
     "SELECT shift, COUNT(*) FROM Star GROUP BY shift",
     "SELECT shift, name, COUNT(*) FROM Star GROUP BY shift, name WITH ROLLUP",
@@ -124,6 +127,15 @@ def test_answers_are_those_of_one_machine(cluster: Cluster, alone: Server, state
     if "ORDER BY name" in statement or "LIMIT 7" in statement or "LIMIT 10" in statement or "LIMIT 20" in statement:
         assert [tuple(map(str, row)) for row in found] == [tuple(map(str, row)) for row in expected]
     assert "ShuffleExec" in plan(cluster.server, statement)
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_front_ends_of_other_numbers_of_threads(meridian: Meridian, other_data: Path, tmp_path: Path, alone: Server, threads: int) -> None:
+    """With one there are no partitions, and limits stand elsewhere in a plan: each bucket gave as many rows as all were to give."""
+    with cluster_of(meridian, tmp_path / "cluster", other_data, 2, 1, "--shuffle-above", 0, "--result-cache", "off", "--threads", threads) as cluster:
+        for statement in STATEMENTS:
+            assert rounded(execute(cluster.server, statement)) == rounded(execute(alone, statement)), statement
+        assert "pieces go to other replicas" not in cluster.server.log
 
 
 def test_sums_are_the_same_each_time(cluster: Cluster) -> None:

@@ -178,18 +178,13 @@ pub(crate) struct ReadingBuckets(pub Arc<dyn BucketReader>);
 
 /// Kept rows cannot be had.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("rows that {holder} keeps for this statement cannot be read: {why}")]
-struct LostRows {
-    holder: String,
-    why: String,
-}
+#[error("{0}")]
+struct LostRows(String);
 
-/// The error that rows which somebody keeps cannot be had: whoever has begun the shuffle looks what is lost, and has it computed anew.
-pub fn lost_rows(holder: impl Into<String>, why: impl Into<String>) -> DataFusionError {
-    external(LostRows {
-        holder: holder.into(),
-        why: why.into(),
-    })
+/// The error that rows which somebody keeps cannot be had, as this sentence says: whoever has begun the shuffle looks what is lost, and has it computed
+/// anew.
+pub fn lost_rows(sentence: impl Into<String>) -> DataFusionError {
+    external(LostRows(sentence.into()))
 }
 
 /// What [`lost_rows`] says, if an error is of that kind.

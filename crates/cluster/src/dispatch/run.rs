@@ -289,7 +289,7 @@ impl PhaseDriver {
                     why = failure.sentence,
                     "rows that were kept are lost"
                 );
-                let error = lost_rows(name, failure.sentence);
+                let error = lost_rows(failure.sentence);
                 self.tell(PieceEvent::Failed(error)).await?;
                 return None;
             }
@@ -443,6 +443,9 @@ impl PhaseDrive {
                     Frame::Rows(piece, batch) => What::Rows(piece_of(piece)?, batch),
                     Frame::Warned(piece, warnings) => What::Warned(piece_of(piece)?, warnings),
                     Frame::Done(piece) => What::Done(piece_of(piece)?),
+                    Frame::Kept(..) if self.phase.keeping.is_none() => {
+                        return Err(broken("it keeps rows that it was to send".to_owned()));
+                    }
                     Frame::Kept(at, rows) => What::Kept(piece_of(at)?, at, rows),
                     Frame::Progress => What::GoesOn,
                     Frame::Failed(failure) => return Err(ShareError::Told(failure)),

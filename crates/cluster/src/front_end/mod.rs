@@ -30,7 +30,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use catalog::{CatalogState, SharedDatabase};
-use engine::shuffle::Holder;
 use engine::{Archive, EngineError, PieceDispatcher};
 use store::FileService;
 use tokio::net::TcpListener;
@@ -47,7 +46,7 @@ use crate::credentials::{CredentialFiles, Credentials};
 use crate::dispatch::{DispatchOptions, Dispatcher};
 use crate::listen::{bind, serve};
 use crate::scrubs::Scrubs;
-use crate::shuffle::{FrontEndShuffles, KeptShuffles, LiveShuffles};
+use crate::shuffle::FrontEndShuffles;
 use crate::tls::Role;
 use assignments::{Assignments, Inputs, assign};
 use files::LocalPort;
@@ -252,14 +251,7 @@ impl FrontEnd {
             holders: Arc::clone(&holders),
             damaged: Arc::clone(&damaged),
         }));
-        let shuffles = Arc::new(FrontEndShuffles {
-            live: LiveShuffles::default(),
-            kept: KeptShuffles::default(),
-            holder: Arc::new(Holder {
-                address: advertised.clone(),
-                is_front_end: true,
-            }),
-        });
+        let shuffles = FrontEndShuffles::new(&advertised);
         let dispatching = DispatchOptions {
             archive: settings.archive().to_owned(),
             process,

@@ -68,6 +68,20 @@ pub(crate) struct FrontEndShuffles {
     pub holder: Arc<Holder>,
 }
 
+impl FrontEndShuffles {
+    /// Those of a process that others reach at this address.
+    pub fn new(address: &str) -> Arc<Self> {
+        Arc::new(Self {
+            live: LiveShuffles::default(),
+            kept: KeptShuffles::default(),
+            holder: Arc::new(Holder {
+                address: address.to_owned(),
+                is_front_end: true,
+            }),
+        })
+    }
+}
+
 /// A shuffle that has begun.
 #[derive(Debug)]
 pub(crate) struct BegunShuffle {

@@ -79,8 +79,8 @@ impl BucketReader for BucketFetcher {
                 Some(Ok(Came::End)) => None,
                 Some(Err(error)) => Some((Err(error), None)),
                 None => {
-                    let why = "reading them ended before their end";
-                    Some((Err(lost_rows("a member of the cluster", why)), None))
+                    let why = "the rows that a shuffle keeps were not read to their end";
+                    Some((Err(lost_rows(why)), None))
                 }
             }
         })
@@ -154,7 +154,7 @@ impl Source {
         holder: Arc<Holder>,
         request: BucketRequest,
     ) -> Result<Self> {
-        let lost = |why: String| lost_rows(&holder.address, why);
+        let lost = |why: String| lost_at(&holder, &why);
         let body = serde_json::to_vec(&request).map_err(|error| lost(error.to_string()))?;
         let role = role_of(&holder);
         let (method, path) = (Method::POST, "/shuffles/bucket");
@@ -220,9 +220,16 @@ impl Source {
         }
     }
 
-    fn lost(&self, why: impl Into<String>) -> DataFusionError {
-        lost_rows(&self.holder.address, why)
+    fn lost(&self, why: impl AsRef<str>) -> DataFusionError {
+        lost_at(&self.holder, why.as_ref())
     }
+}
+
+fn lost_at(holder: &Holder, why: &str) -> DataFusionError {
+    let address = &holder.address;
+    lost_rows(format!(
+        "rows that {address} keeps for this statement cannot be read: {why}"
+    ))
 }
 
 /// The role that a member has to have who keeps rows.

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use engine::shuffle::{KeptRun, ShuffleId};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use begun::{BegunShuffle, FrontEndShuffles, LiveShuffles, not_kept_sentence};
+pub(crate) use begun::{BegunShuffle, FrontEndShuffles, not_kept_sentence};
 pub(crate) use bucket_file::{BucketFile, BucketWriter};
 pub(crate) use fetch::BucketFetcher;
 pub(crate) use serve::{BucketRequest, MissingRequest, bucket, missing};

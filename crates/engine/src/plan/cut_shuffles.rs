@@ -128,7 +128,10 @@ impl CutShuffles {
             Some(sort) => is_of_window || is_merged && sort.fetch().is_some(),
             None => works_on_partitions(plan),
         };
-        if !works || has_subquery(plan)? {
+        // With one partition nobody above may limit the rows once more.
+        let limits_all =
+            plan.fetch().is_some() && plan.output_partitioning().partition_count() == 1;
+        if !works || limits_all || has_subquery(plan)? {
             return Ok(None);
         }
         match plan.children().as_slice() {
