@@ -84,12 +84,14 @@ class MariaDB:
 
     def _start(self) -> subprocess.Popen[bytes]:
         user = [f"--user={'root' if os.getuid() == 0 else os.environ.get('USER', 'mysql')}"]
-        make = ["mariadb-install-db", "--no-defaults", f"--datadir={self.home}", "--skip-test-db", *user]
+        # A server that starts removes all temporary tables in its directory of temporary files, others' as well.
+        own = [*user, f"--tmpdir={self.socket_directory}"]
+        make = ["mariadb-install-db", "--no-defaults", f"--datadir={self.home}", "--skip-test-db", *own]
         make.append("--auth-root-authentication-method=normal")
         made = subprocess.run(make, capture_output=True, text=True, check=False)
         if made.returncode != 0:
             raise RuntimeError(f"mariadb-install-db failed:\n{made.stdout}{made.stderr}")
-        command = [SERVER, "--no-defaults", f"--datadir={self.home}", f"--socket={self._socket}", *user]
+        command = [SERVER, "--no-defaults", f"--datadir={self.home}", f"--socket={self._socket}", *own]
         command += ["--skip-networking", f"--pid-file={self.socket_directory}/pid"]
         command += [f"--{name}={value}" for name, value in SETTINGS.items()]
         with (self.files / "mariadb.log").open("ab") as log:
