@@ -112,9 +112,9 @@ class Cluster:
         self.server.stop(number)
         self.server = self._start()
 
-    def start_worker(self, name: str, *options: object, meridian: Meridian | None = None) -> Member:
+    def start_worker(self, name: str, *options: object, meridian: Meridian | None = None, threads: int = 2) -> Member:
         """A worker; one of a name that it had has its directory still. `meridian` is the program, if it is started in another way."""
-        joined = ("--join", self.address, *self.credentials(name), "--threads", 2, "--memory", "512M", "--cache", "64M")
+        joined = ("--join", self.address, *self.credentials(name), "--threads", threads, "--memory", "512M", "--cache", "64M")
         if "--disk-limit" not in options:
             joined = (*joined, *ROOM)
         member = Member(meridian or self.meridian, name, self.directory / name, *joined, *options)

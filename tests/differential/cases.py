@@ -56,7 +56,7 @@ def as_json(story: str, world: World, statements: list[str], expected: list[Rows
     asked = [
         json.dumps({"sql": text, "expected": plain_rows(rows)}, ensure_ascii=False) for text, rows in zip(statements, expected)
     ]
-    head = f'{{"story": {json.dumps(story)},\n "dialect": "{dialect}",\n "parts": {world.parts},\n "tables": [\n  '
+    head = f'{{"story": {json.dumps(story)},\n "dialect": "{dialect}",\n "parts": {world.parts},\n "threads": {world.threads},\n "tables": [\n  '
     return head + ",\n  ".join(tables) + '],\n "statements": [\n  ' + ",\n  ".join(asked) + "]}\n"
 
 
@@ -73,9 +73,10 @@ def read(path: Path) -> Case:
         arrays = [pa.array([parsed(value, kind) for value in column], kind) for column, kind in zip(columns, kinds)]
         tables.append(TableRows(shape, pa.table(arrays, names=[one.name for one in fields])))
     statements, dialect = content["statements"], content.get("dialect", MYSQL)
+    world = World(tuple(tables), content.get("parts", 1), content.get("threads", 2))
     assert dialect in (MYSQL, ADQL), f"{path}: there is no dialect {dialect}"
     expected = [normalised_rows(one["expected"]) for one in statements]
-    return Case(path.stem, content["story"], World(tuple(tables), content.get("parts", 1)), [one["sql"] for one in statements], expected, dialect)
+    return Case(path.stem, content["story"], world, [one["sql"] for one in statements], expected, dialect)
 
 
 def all_cases(directory: Path = CASES) -> list[Case]:
@@ -93,7 +94,7 @@ def answer(served: ServedDatabase, statement: str, dialect: Dialect) -> Rows:
 def complaint(case: Case, meridian: Meridian, directory: Path) -> str | None:
     """What is wrong with the answers to a case, if anything is."""
     load(meridian, directory, case.world)
-    served = ServedDatabase(meridian, directory)
+    served = ServedDatabase(meridian, directory, case.world.threads)
     try:
         for statement, expected in zip(case.statements, case.expected):
             try:

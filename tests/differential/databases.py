@@ -87,10 +87,12 @@ class TableRows:
 
 @dataclass(frozen=True)
 class World:
-    """The tables of some databases, each loaded in so many parts. Columns that a part lacks are NULL in its rows."""
+    """The tables of some databases, each loaded in so many parts. Columns that a part lacks are NULL in its rows. So many threads has each
+    server that is asked: a plan for one has no exchanges, and limits stand elsewhere in it."""
 
     tables: tuple[TableRows, ...]
     parts: int = 1
+    threads: int = 2
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tables", tuple(without_late_values(table, self.parts) for table in self.tables))

@@ -155,10 +155,10 @@ READER, PASSWORD = "reader", "of rows that are released"
 class ServedDatabase:
     """Statements that `meridian serve` is asked, alone or with the workers of a cluster."""
 
-    def __init__(self, meridian: Meridian, directory: Path) -> None:
+    def __init__(self, meridian: Meridian, directory: Path, threads: int) -> None:
         self.meridian, self.directory = meridian, directory
         self.times = 2 if os.environ.get(TWICE) else 1
-        self.options: tuple[object, ...] = ("--threads", 2, "--log", "error", "--result-cache", 0 if self.times > 1 else "off")
+        self.options: tuple[object, ...] = ("--threads", threads, "--log", "error", "--result-cache", 0 if self.times > 1 else "off")
         if memory := os.environ.get(MEMORY):
             self.options += ("--memory", memory, "--cache", memory)
         self.cluster: Cluster | None = None
@@ -168,7 +168,7 @@ class ServedDatabase:
             kept = ("--keep-files", os.environ.get(KEEP_FILES, "all"), "--shuffle-above", 0)
             self.cluster = Cluster(meridian, directory / "cluster", directory / "data", min(2, workers), *self.options, *kept)
             for number in range(workers):
-                self.cluster.start_worker(f"w{number}", "--log", "error")
+                self.cluster.start_worker(f"w{number}", "--log", "error", threads=threads)
             self.cluster.wait_for_replicas()
             if kept[1] == "0":
                 wait_until(lambda: self.cluster.status()["front_end_bytes"] == 0, 60, "the front end has given its files up")

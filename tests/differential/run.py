@@ -28,6 +28,8 @@ from meridian_cli import Failed, Meridian
 
 MOST_SHRUNK = 4
 SHOWN_ROWS = 12
+# The threads of the servers of one world and of the next ones.
+THREADS = (2, 1, 4)
 # Of these there are many; any other category is one error, which is shown once.
 ANSWERS = ("wrong", "law")
 
@@ -94,7 +96,7 @@ class WorldRun:
         self.errors = set(shown_before)
         self.number = number
         self.meridian = Meridian(plan.binary)
-        self.world = WorldMaker(hash_of(plan.seed, number)).make()
+        self.world = replace(WorldMaker(hash_of(plan.seed, number)).make(), threads=THREADS[number % len(THREADS)])
         self.outcome = Outcome()
         self.forms: set[str] = set()
 
@@ -103,7 +105,7 @@ class WorldRun:
         with tempfile.TemporaryDirectory(prefix="differential_") as name:
             directory = Path(name)
             load(self.meridian, directory, self.world)
-            served = ServedDatabase(self.meridian, directory)
+            served = ServedDatabase(self.meridian, directory, self.world.threads)
             try:
                 trying = Trying(served, Oracle(self.world), self.outcome.tally)
                 number = 0
@@ -222,7 +224,7 @@ def failure_in(meridian: Meridian, world: World, trial: Trial) -> Failure | None
     """How a trial fails in a world that is loaded for it alone."""
     with tempfile.TemporaryDirectory(prefix="differential_") as name:
         load(meridian, Path(name), world)
-        served = ServedDatabase(meridian, Path(name))
+        served = ServedDatabase(meridian, Path(name), world.threads)
         try:
             found = Trying(served, Oracle(world), Tally()).failure(trial)
         finally:
