@@ -14,6 +14,7 @@ mod piece_milestone;
 mod piece_scan;
 pub(crate) mod plan_node;
 mod recursion;
+mod rows_in_order;
 mod run_pieces;
 mod shuffle;
 mod started_phase;

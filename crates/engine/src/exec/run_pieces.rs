@@ -10,7 +10,7 @@
 //! Invariant: the rows end without an error only if every piece has run to its end. A task that panics, or a turn that never comes, is
 //! an error.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -27,6 +27,7 @@ use tokio::task::{JoinError, JoinSet};
 use super::chunk_phase::PieceRunner;
 use super::gathered::{GatheredPiece, WaitingRows};
 use super::piece_milestone::PieceMilestone;
+use super::rows_in_order::RowsInOrder;
 use super::started_phase::Turns;
 use crate::dispatch::PieceEvent;
 use crate::execution::{EnrolledPhase, PieceTurn};
@@ -101,9 +102,7 @@ impl PhaseRun {
     pub fn in_order(self, waiting: WaitingRows) -> impl Stream<Item = Result<RecordBatch>> + Send {
         let reader = OrderedReader {
             pieces: self.piece_by_piece(waiting),
-            waiting: BTreeMap::new(),
-            current: None,
-            next: 0,
+            rows: RowsInOrder::default(),
         };
         stream::unfold(Some(reader), |reader| async move {
             let mut reader = reader?;
@@ -455,29 +454,19 @@ impl GatheredPieces {
 /// Reads the rows of pieces in their order.
 struct OrderedReader {
     pieces: GatheredPieces,
-    waiting: BTreeMap<usize, SendableRecordBatchStream>,
-    current: Option<SendableRecordBatchStream>,
-    next: usize,
+    rows: RowsInOrder,
 }
 
 impl OrderedReader {
     async fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         loop {
-            if let Some(current) = &mut self.current {
-                if let Some(batch) = current.next().await {
-                    return batch.map(Some);
-                }
-                self.current = None;
-                self.next += 1;
-            }
-            if let Some(rows) = self.waiting.remove(&self.next) {
-                self.current = Some(rows);
-                continue;
+            if let Some(batch) = self.rows.next_batch().await? {
+                return Ok(Some(batch));
             }
             match self.pieces.next().await? {
-                Some((piece, rows)) => drop(self.waiting.insert(piece, rows)),
+                Some((piece, rows)) => self.rows.add(piece, rows),
                 None => {
-                    if self.next != self.pieces.end.pieces {
+                    if self.rows.num_given() != self.pieces.end.pieces {
                         return exec_err!("a piece of the query is missing");
                     }
                     return Ok(None);

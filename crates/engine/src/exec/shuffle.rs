@@ -1,6 +1,6 @@
 //! The operator of a shuffle: has workers merge what their pieces gave, a bucket at a time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -25,6 +25,7 @@ use sql::Interrupt;
 
 use super::gathered::WaitingRows;
 use super::plan_node::{no_expressions, plan_node};
+use super::rows_in_order::RowsInOrder;
 use super::run_pieces::GatheredPieces;
 use super::started_phase::{PhaseWork, encoded_merging};
 use super::{BucketScanExec, ChunkPhaseExec};
@@ -183,7 +184,7 @@ impl ShuffleRun {
         let (input, context) = (Arc::clone(&self.input), Arc::clone(&self.context));
         match self.keep_rows().await? {
             Some(merge) => {
-                let rows = RecordBatchStreamAdapter::new(input.schema(), merge.rows());
+                let rows = RecordBatchStreamAdapter::new(input.schema(), merge.into_rows());
                 Ok(Box::pin(rows))
             }
             None if input.output_partitioning().partition_count() == 1 => input.execute(0, context),
@@ -221,9 +222,7 @@ impl ShuffleRun {
             run: self,
             left: BTreeSet::new(),
             merges: None,
-            waiting: BTreeMap::new(),
-            current: None,
-            next: 0,
+            rows: RowsInOrder::default(),
             attempts: 0,
         };
         // What is found of a small sample is worth more than all that could be known of the values beforehand.
@@ -267,11 +266,8 @@ struct Merge {
     left: BTreeSet<u32>,
     /// What comes of those that are being merged, in the order of `left` when that began.
     merges: Option<(GatheredPieces, Vec<u32>)>,
-    /// Rows of buckets that wait for those before them.
-    waiting: BTreeMap<u32, SendableRecordBatchStream>,
-    current: Option<SendableRecordBatchStream>,
-    /// The bucket whose rows are given next.
-    next: u32,
+    /// Their rows, by the numbers of the buckets.
+    rows: RowsInOrder,
     attempts: usize,
 }
 
@@ -369,7 +365,7 @@ impl Merge {
     }
 
     /// The rows of all buckets, in the order of these.
-    fn rows(self) -> impl Stream<Item = Result<RecordBatch>> + Send {
+    fn into_rows(self) -> impl Stream<Item = Result<RecordBatch>> + Send {
         stream::unfold(Some(self), |merge| async move {
             let mut merge = merge?;
             match merge.next_batch().await {
@@ -382,19 +378,11 @@ impl Merge {
 
     async fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         loop {
-            if let Some(current) = &mut self.current {
-                if let Some(batch) = current.next().await {
-                    return batch.map(Some);
-                }
-                self.current = None;
-                self.next += 1;
+            if let Some(batch) = self.rows.next_batch().await? {
+                return Ok(Some(batch));
             }
-            if self.next == self.buckets {
+            if self.rows.num_given() == self.buckets as usize {
                 return Ok(None);
-            }
-            if let Some(rows) = self.waiting.remove(&self.next) {
-                self.current = Some(rows);
-                continue;
             }
             self.merge_next().await?;
         }
@@ -412,7 +400,7 @@ impl Merge {
         match merges.next().await {
             Ok(Some((at, rows))) => {
                 self.left.remove(&buckets[at]);
-                self.waiting.insert(buckets[at], rows);
+                self.rows.add(buckets[at] as usize, rows);
                 self.run.buckets_merged.add(1);
                 Ok(())
             }
