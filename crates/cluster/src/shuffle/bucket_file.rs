@@ -13,6 +13,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow_ipc::writer::StreamWriter;
 use bytes::Bytes;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SpillFile, SpillWriter};
 
@@ -95,6 +96,8 @@ pub(crate) struct BucketWriter {
     /// The rows of each bucket that are not written yet.
     gathered: Vec<Vec<RecordBatch>>,
     gathered_bytes: usize,
+    /// Counts them.
+    memory: MemoryReservation,
     /// What is written of the piece.
     blocks: Vec<Block>,
 }
@@ -140,6 +143,9 @@ impl BucketWriter {
             stream,
             gathered: vec![Vec::new(); buckets.max(1) as usize],
             gathered_bytes: 0,
+            memory: MemoryConsumer::new("rows of a shuffle")
+                .with_can_spill(true)
+                .register(&runtime.memory_pool),
             blocks: Vec::new(),
         })
     }
@@ -170,10 +176,12 @@ impl BucketWriter {
             self.gathered[bucket].push(sorted.slice(first, rows.len()));
             first += rows.len();
         }
-        self.gathered_bytes += sorted.get_array_memory_size();
-        match self.gathered_bytes > GATHERED {
-            true => self.write_gathered(),
-            false => Ok(()),
+        let bytes = sorted.get_array_memory_size();
+        self.gathered_bytes += bytes;
+        let has_room = self.memory.try_grow(bytes).is_ok();
+        match has_room && self.gathered_bytes <= GATHERED {
+            true => Ok(()),
+            false => self.write_gathered(),
         }
     }
 
@@ -211,6 +219,7 @@ impl BucketWriter {
             self.end += message.len() as u64;
         }
         self.gathered_bytes = 0;
+        self.memory.free();
         Ok(())
     }
 }
@@ -235,11 +244,7 @@ mod tests {
         RecordBatch::try_from_iter([("n", numbers), ("t", texts)]).unwrap()
     }
 
-    fn writer(buckets: u32, room: Option<u64>) -> BucketWriter {
-        let mut runtime = RuntimeEnvBuilder::new();
-        if let Some(room) = room {
-            runtime = runtime.with_max_temp_directory_size(room);
-        }
+    fn writer(buckets: u32, runtime: RuntimeEnvBuilder) -> BucketWriter {
         let schema = batch(&[]).schema();
         BucketWriter::new(&runtime.build().unwrap(), &schema, &[0], buckets).unwrap()
     }
@@ -269,13 +274,14 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(40))]
-        /// Each row is in one bucket, that of its number, and rows of a bucket stay in their order.
+        /// Each row is in one bucket, that of its number, and rows of a bucket stay in their order, however little memory there is.
         #[test]
         fn rows_are_kept_in_their_order(
             pieces in prop::collection::vec(prop::collection::vec(prop::collection::vec(0i64..50, 0..60), 0..4), 1..5),
             buckets in 1u32..9,
+            memory in 0usize..20_000,
         ) {
-            let mut writer = writer(buckets, None);
+            let mut writer = writer(buckets, RuntimeEnvBuilder::new().with_memory_limit(memory, 1.0));
             for (piece, batches) in (0..).zip(&pieces) {
                 for numbers in batches {
                     writer.push(&batch(numbers)).unwrap();
@@ -303,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_piece_is_there_once_it_has_ended() {
-        let mut writer = writer(3, None);
+        let mut writer = writer(3, RuntimeEnvBuilder::new());
         writer.push(&batch(&[1, 2, 3])).unwrap();
         let file = Arc::clone(writer.file());
         assert!(file.blocks(4, 0).is_none());
@@ -315,7 +321,10 @@ mod tests {
 
     #[test]
     fn where_there_is_no_room_nothing_is_kept() {
-        let mut writer = writer(2, Some(100));
+        let mut writer = writer(
+            2,
+            RuntimeEnvBuilder::new().with_max_temp_directory_size(100),
+        );
         writer.push(&batch(&[1, 2, 3])).unwrap();
         let error = writer.end_piece(0).unwrap_err();
         assert!(
