@@ -149,18 +149,8 @@ fn full_disks(workers: &[WorkerStatus]) -> String {
         std::iter::once((it, "", disks)).chain(of_users)
     });
     let full = all_disks.filter_map(|(it, which, disks)| {
-        let used = disks.bytes.saturating_sub(disks.free);
-        let percent = match disks.bytes {
-            // All of them are set aside.
-            0 => 100,
-            bytes => u128::from(used) * 100 / u128::from(bytes),
-        };
-        (percent >= u128::from(it.disk_limit)).then(|| {
-            format!(
-                "{}{which}: {percent} % in use, {} % allowed",
-                it.name, it.disk_limit
-            )
-        })
+        let why = fullness(disks, it.disk_limit)?;
+        Some(format!("{}{which}: {why}", it.name))
     });
     let full: Vec<String> = full.collect();
     let mut named = full[..full.len().min(NAMED)].join("; ");
@@ -174,7 +164,32 @@ fn full_disks(workers: &[WorkerStatus]) -> String {
     format!("{disks}; free some room, add workers, or start workers with a higher --disk-limit")
 }
 
+/// Why disks of which so many percent may be in use take no more files; `None` if they do.
+fn fullness(disks: DiskSpace, limit: u8) -> Option<String> {
+    let used = u128::from(disks.bytes.saturating_sub(disks.free));
+    match (used * 100).checked_div(u128::from(disks.bytes)) {
+        // All of them are set aside.
+        None => Some("no disk that can be written".to_owned()),
+        Some(percent) => {
+            (percent >= u128::from(limit)).then(|| format!("{percent} % in use, {limit} % allowed"))
+        }
+    }
+}
+
 /// How long bytes take at a rate.
 fn seconds_left(bytes: u64, rate: u64) -> Option<u64> {
     (bytes > 0 && rate > 0).then(|| bytes.div_ceil(rate))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_disks_take_no_more_files_is_told() {
+        let why = |bytes, free| fullness(DiskSpace { bytes, free }, 80);
+        assert_eq!(why(1000, 201), None);
+        assert_eq!(why(1000, 200).as_deref(), Some("80 % in use, 80 % allowed"));
+        assert_eq!(why(0, 0).as_deref(), Some("no disk that can be written"));
+    }
 }
