@@ -16,6 +16,7 @@ use vortex::mask::{AllOr, Mask};
 use vortex::scalar_fn::fns::binary::Binary;
 use vortex::scalar_fn::fns::operators::Operator;
 
+use crate::block_rows::Needed;
 use crate::columns::{Columns, OpenColumns};
 use crate::condition::{Hint, RowCondition};
 use crate::sorted::SortedColumn;
@@ -301,7 +302,9 @@ impl Scan {
                 continue;
             }
             let tested = match &columns.condition {
-                Some(condition) => condition.columns.read(&columns.file, &rows, &mask).await?,
+                Some(ConditionColumns {
+                    columns: tested, ..
+                }) => (tested.read(&columns.file, &rows, &mask, Needed::Briefly)).await?,
                 None => Vec::new(),
             };
             return Ok(Some(UntestedRows {
