@@ -15,11 +15,10 @@ from pathlib import Path
 
 from .contenders.meridian import DATABASE
 from .install import NotInstalled
-from .memory import descendants
+from .memory import descendants, processor_seconds
 
 START_SECONDS = 120
 STOP_SECONDS = 60
-TICKS = os.sysconf("SC_CLK_TCK")
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 GENERATOR = "meridian-load-generator"
 # Where a server says that HTTP clients connect to.
@@ -88,7 +87,7 @@ class ConeServer:
         processes = {self.process.pid}
         for pid in self.related:
             processes |= {pid, *descendants(pid)}
-        return sum(_processor_seconds(pid) for pid in processes)
+        return sum(processor_seconds(pid) for pid in processes)
 
     def stop(self) -> None:
         """Ends it."""
@@ -98,15 +97,6 @@ class ConeServer:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-
-
-def _processor_seconds(pid: int) -> float:
-    """User and system time of a process; 0 if it is gone."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 @contextmanager

@@ -1,9 +1,12 @@
-"""Memory of processes, from /proc."""
+"""Memory and processor time of processes, from /proc."""
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def high_water(pid: int | str) -> int:
@@ -14,6 +17,15 @@ def high_water(pid: int | str) -> int:
 def tree_memory(pid: int) -> int:
     """Bytes that a process and its descendants have in memory now, shared pages counted once."""
     return sum(_kilobytes(Path(f"/proc/{one}/smaps_rollup"), "Pss:") for one in [pid, *descendants(pid)])
+
+
+def processor_seconds(pid: int) -> float:
+    """User and system time of a process; 0 if it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def descendants(pid: int) -> list[int]:

@@ -35,6 +35,8 @@ OBJECTS = {"tiny": 2_000, "small": 200_000, "standard": 4_000_000, "large": 20_0
 ROUNDS = {"tiny": 3, "small": 200, "standard": 100, "large": 100}
 SCANS = {"tiny": 2, "small": 30, "standard": 20, "large": 12}
 EPOCHS = 5
+# Rounds before those that count.
+UNCOUNTED = 3
 PARTS = 30
 SEED = 13
 ONE, MANY, COMPACTED = "one part", f"{PARTS} parts", "compacted"
@@ -118,13 +120,13 @@ def measure(
     for title, query in queries.items():
         print(f"{time.strftime('%H:%M:%S')} {title}", file=sys.stderr, flush=True)
         seconds: dict[str, list[float]] = {name: [] for name in servers}
-        for turn in range(rounds + 3):
+        for turn in range(rounds + UNCOUNTED):
             text, answers = query(rng, sky), {}
             # Whoever goes first finds the processor's caches as the others left them.
             for name in rng.sample(list(connections), len(connections)):
                 begun = time.perf_counter()
                 answers[name] = sorted(rows_of(connections[name], text))
-                seconds[name] += [time.perf_counter() - begun] if turn >= 3 else []
+                seconds[name] += [time.perf_counter() - begun] if turn >= UNCOUNTED else []
             wrong += [f"- **{name} differs from {base}**: `{text}`" for name in servers if not same(answers[base], answers[name])]
         found[title] = {name: statistics.median(times) for name, times in seconds.items()}
     return found, wrong
