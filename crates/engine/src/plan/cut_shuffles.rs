@@ -53,7 +53,7 @@ impl PhysicalOptimizerRule for CutShuffles {
         config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         // Buckets have no order, and are one partition. A plan that would need another stays as it is.
-        let cut = self.cut(&plan, false);
+        let cut = self.cut(&plan, false, config);
         let checked = cut.and_then(|cut| match Arc::ptr_eq(&cut, &plan) {
             true => Ok(cut),
             false => SanityCheckPlan::new().optimize(cut, config),
@@ -82,6 +82,7 @@ impl CutShuffles {
         &self,
         plan: &Arc<dyn ExecutionPlan>,
         is_merged: bool,
+        config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let keeps_order =
             plan.output_ordering().is_some() && plan.output_partitioning().partition_count() == 1;
@@ -89,6 +90,7 @@ impl CutShuffles {
         if (is_merged || !keeps_order)
             && !plan.is::<RepartitionExec>()
             && let Some(columns) = self.hashed(plan, is_merged, false)?
+            && works_on_hash_partitions(plan, &columns, config)?
         {
             let merging = merging(plan)?;
             let input = Arc::clone(plan);
@@ -96,7 +98,7 @@ impl CutShuffles {
             return Ok(Arc::new(shuffle));
         }
         if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() {
-            let input = self.cut(merge.input(), merge.fetch().is_some())?;
+            let input = self.cut(merge.input(), merge.fetch().is_some(), config)?;
             if input.is::<ShuffleExec>() {
                 let sort = SortExec::new(merge.expr().clone(), input);
                 return Ok(Arc::new(sort.with_fetch(merge.fetch())));
@@ -104,7 +106,7 @@ impl CutShuffles {
             return replace_children_if_necessary(Arc::clone(plan), vec![input]);
         }
         let children = plan.children().into_iter();
-        let children = children.map(|child| self.cut(child, false));
+        let children = children.map(|child| self.cut(child, false, config));
         let mut children = children.collect::<Result<Vec<_>>>()?;
         if children.len() > 1 {
             bring_into_partitions(plan, &mut children)?;
@@ -112,8 +114,8 @@ impl CutShuffles {
         replace_children_if_necessary(Arc::clone(plan), children)
     }
 
-    /// The columns of the one phase below, if each partition of a plan depends on nothing but the rows that are alike in a hash of these. The plan
-    /// may be asked for an order by the window above it.
+    /// The columns of the one phase below, if each partition of a plan may depend on nothing but the rows that are alike in a hash of these:
+    /// [`works_on_hash_partitions`] tells. The plan may be asked for an order by the window above it.
     fn hashed(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
@@ -238,18 +240,82 @@ fn has_subquery(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
     Ok(found)
 }
 
+/// The scan of a bucket, if it stands in the place of an operator.
+fn bucket_scan(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
+    let unknown = ShuffleId {
+        front_end: 0,
+        number: 0,
+    };
+    (plan.is::<ChunkPhaseExec>() || plan.is::<RepartitionExec>())
+        .then(|| BucketScanExec::new(unknown, Arc::default(), plan.schema()))
+        .map(|scan| Arc::new(scan) as Arc<dyn ExecutionPlan>)
+}
+
 /// The plan that reads a bucket in the place of the phase.
 fn merging(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let is_phase = plan.is::<ChunkPhaseExec>();
-    if is_phase || plan.is::<RepartitionExec>() {
-        let unknown = ShuffleId {
-            front_end: 0,
-            number: 0,
-        };
-        let scan = BucketScanExec::new(unknown, Arc::default(), plan.schema());
-        return Ok(Arc::new(scan));
+    if let Some(scan) = bucket_scan(plan) {
+        return Ok(scan);
     }
     let children = plan.children().into_iter().map(merging);
     let children = children.collect::<Result<Vec<_>>>()?;
     replace_children_if_necessary(Arc::clone(plan), children)
+}
+
+/// Whether a plan gives the same rows if it is executed for the partitions of its phase's rows, by a hash of these columns, one after the other: whether
+/// DataFusion would execute it so. A plan for one thread does not tell, since one partition has all that any operator needs.
+fn works_on_hash_partitions(
+    plan: &Arc<dyn ExecutionPlan>,
+    columns: &[usize],
+    config: &ConfigOptions,
+) -> Result<bool> {
+    let partitioned = above_hash(plan, columns, false)?;
+    let checked = SanityCheckPlan::new().optimize(partitioned, config);
+    if let Err(error) = &checked {
+        tracing::debug!(%error, "an operator does not work on hash partitions");
+    }
+    Ok(checked.is_ok())
+}
+
+/// The plan above partitions by a hash, whose operators say that they are on partitions, as those of a plan for one thread do not. It may be asked for
+/// an order by the window above it.
+fn above_hash(
+    plan: &Arc<dyn ExecutionPlan>,
+    columns: &[usize],
+    is_of_window: bool,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    /// More than one.
+    const PARTITIONS: usize = 2;
+    if let Some(scan) = bucket_scan(plan) {
+        let schema = scan.schema();
+        let by = columns.iter().map(|at| {
+            let column = Column::new(schema.field(*at).name(), *at);
+            Arc::new(column) as Arc<dyn PhysicalExpr>
+        });
+        let by = Partitioning::Hash(by.collect(), PARTITIONS);
+        return Ok(Arc::new(RepartitionExec::try_new(scan, by)?));
+    }
+    let children = plan.children().into_iter();
+    let children = children.map(|child| above_hash(child, columns, is_window(plan)));
+    let children = children.collect::<Result<Vec<_>>>()?;
+    let plan = replace_children_if_necessary(Arc::clone(plan), children)?;
+    if let Some(sort) = plan.downcast_ref::<SortExec>()
+        && is_of_window
+    {
+        let sort = sort.clone().with_preserve_partitioning(true);
+        return Ok(Arc::new(sort));
+    }
+    if let Some(aggregate) = plan.downcast_ref::<AggregateExec>()
+        && *aggregate.mode() == AggregateMode::Final
+    {
+        let partitioned = AggregateExec::try_new(
+            AggregateMode::FinalPartitioned,
+            aggregate.group_expr().clone(),
+            aggregate.aggr_expr().to_vec(),
+            aggregate.filter_expr().to_vec(),
+            Arc::clone(aggregate.input()),
+            aggregate.input_schema(),
+        )?;
+        return Ok(Arc::new(partitioned));
+    }
+    Ok(plan)
 }
