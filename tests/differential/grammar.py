@@ -95,6 +95,9 @@ class Grammar:
         parts = [*select.groups, *(key.expr for key in select.order), *([select.having] if select.having is not None else [])]
         named = {node.name for part in parts for _, node in walk(part) if isinstance(node, Column) and node.alias in aliases}
         shown = {item.expr.name for item in select.items if isinstance(item, Item) and isinstance(item.expr, Column)}
+        if any(isinstance(node, Column) and node.alias is None for part in parts for _, node in walk(part)):
+            # A name alone would be that of two items, which is an error.
+            shown |= {item.name for item in select.items if isinstance(item, Item)}
         places = [at for at, item in enumerate(select.items) if isinstance(item, Item)]
         if not places or not (free := sorted(named - shown)):
             return select

@@ -34,8 +34,7 @@ pub(super) fn set_apart(
 ) -> Vec<Renamed> {
     let mut renamed = Vec::new();
     for (at, name) in aliases(select) {
-        let is_alone = aliases(select).iter().filter(|(_, it)| *it == name).count() == 1;
-        if !is_alone || !tables.has(&name) || is_column_of_the_name(select, at, &name, tables) {
+        if !tables.has(&name) || is_column_of_the_name(select, at, &name, tables) {
             continue;
         }
         let mut find = Names {

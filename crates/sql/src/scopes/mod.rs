@@ -18,6 +18,7 @@ mod aliases;
 mod groups;
 mod lists;
 mod needs;
+mod repeated_items;
 mod scope;
 #[cfg(test)]
 mod tests;
@@ -48,7 +49,7 @@ const COMMON_TABLE: &str = "__with_";
 /// Makes the names of a statement such that they mean one thing.
 ///
 /// # Errors
-/// A name means a column that a table of the FROM has twice.
+/// A name means a column that a table of the FROM has twice, or items that differ.
 pub(crate) fn resolve(
     source: &SourceText<'_>,
     statement: &mut Statement,
@@ -204,6 +205,9 @@ impl Resolver<'_> {
         outer: Option<&Scope<'_>>,
         place: Place,
     ) -> (Option<Vec<String>>, Vec<Renamed>) {
+        if self.mistake.is_none() {
+            self.mistake = repeated_items::mistake(self.source, select, order.as_deref());
+        }
         if place == Place::Table {
             self.name_expressions(select);
         }

@@ -110,6 +110,10 @@ fn joins_stay_where_the_columns_are_not_known_or_are_not_one_of_each_side() {
 fn an_item_gives_up_its_name_where_the_column_is_meant_as_well() {
     for (sql, expected) in [
         (
+            "SELECT 1 AS x, 1.5 AS x, v FROM a ORDER BY a.x",
+            "SELECT 1 AS __named_1, 1.5 AS __named_2, v FROM a ORDER BY a.x",
+        ),
+        (
             "SELECT -x AS x FROM a ORDER BY x + 0",
             "SELECT -x AS __named_1 FROM a ORDER BY x + 0",
         ),
@@ -197,6 +201,36 @@ fn an_inner_table_of_with_may_have_the_name_of_an_outer_one() {
         "WITH t AS (SELECT x FROM a) SELECT * FROM t WHERE x IN \
          (WITH __with_1 AS (SELECT x FROM t) SELECT t.x FROM __with_1 AS t)"
     );
+}
+
+#[test]
+fn a_name_of_items_that_differ_has_no_meaning() {
+    let told = |dialect, sql: &str| resolved(dialect, sql).contains("may be several columns");
+    for sql in [
+        "SELECT x AS n, v AS n FROM a ORDER BY n",
+        "SELECT 1 AS n, v AS n FROM a ORDER BY x, (n) DESC",
+        "SELECT x, v + 1 AS X FROM a ORDER BY x",
+        "SELECT a.x, b.x FROM a JOIN b ON a.x = b.x ORDER BY x",
+        "SELECT y FROM (SELECT x AS y, v AS y, w FROM a ORDER BY y LIMIT 1) t (y, z)",
+    ] {
+        assert!(Dialect::ALL.into_iter().all(|it| told(it, sql)), "{sql}");
+    }
+    for sql in [
+        "SELECT x AS n, v AS n FROM a GROUP BY n",
+        "SELECT x, v AS x FROM a HAVING x > 1",
+    ] {
+        assert!(told(Dialect::MySql, sql), "{sql}");
+    }
+    for sql in [
+        "SELECT x AS n, a.x AS n FROM a ORDER BY n",
+        "SELECT x, x FROM a ORDER BY x",
+        "SELECT x + 1 AS n, x+1 AS n FROM a ORDER BY n",
+        "SELECT x AS n, v AS n FROM a ORDER BY 2, x, (SELECT 1 AS n ORDER BY n)",
+        "SELECT x, COUNT(*) AS x FROM a GROUP BY x HAVING x > 1",
+        "SELECT max(x) AS x, max(v) AS x FROM a HAVING x > 1 AND max(x) > 2",
+    ] {
+        assert!(!Dialect::ALL.into_iter().any(|it| told(it, sql)), "{sql}");
+    }
 }
 
 /// The planner took the first of them.
