@@ -17,36 +17,14 @@ const FEW: usize = 16;
 /// Wanted rows of which so many follow each other, on average, are copied run by run.
 const LONG: usize = 16;
 
-/// How long rows of a block are needed. Few of them are copied, so that they do not keep a whole block in memory that nobody counts.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Needed {
-    /// For as long as whoever scans likes.
-    Long,
-    /// Until the rows that are read next: a condition is given them, and nobody else.
-    Briefly,
-}
-
-impl Needed {
-    /// Rows in a row that are less than one in so many of a block are copied.
-    pub fn share(self) -> usize {
-        match self {
-            Self::Long => 2,
-            Self::Briefly => 16,
-        }
-    }
-}
-
 /// The rows of a whole block that are in the mask, which begins with row `start` of the block.
-pub(crate) fn rows_of(
-    block: &ArrayRef,
-    start: usize,
-    mask: &Mask,
-    needed: Needed,
-) -> Result<ArrayRef, ArrowError> {
+///
+/// Few rows are copied, so that they do not keep a whole block in memory that nobody counts.
+pub(crate) fn rows_of(block: &ArrayRef, start: usize, mask: &Mask) -> Result<ArrayRef, ArrowError> {
     let wanted = mask.true_count();
     if mask.all_true() {
         let rows = block.slice(start, wanted);
-        return match wanted * needed.share() >= block.len() {
+        return match wanted * 2 >= block.len() {
             true => Ok(rows),
             false => without_the_rest(&rows),
         };
@@ -88,7 +66,7 @@ pub(crate) fn rows_of(
 }
 
 /// Rows of a block that follow each other, copied: a scan of many parts reads the beginnings and ends of very many blocks.
-pub(crate) fn without_the_rest(rows: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+fn without_the_rest(rows: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     downcast_primitive_array!(
         rows => Ok(Arc::new(copied(rows))),
         _ => {
@@ -200,11 +178,9 @@ mod tests {
             let mask = Mask::from_iter(wanted);
             for block in columns(start + mask.len() + 9) {
                 let expected = filter(&block.slice(start, mask.len()), &keep).unwrap();
-                for needed in [Needed::Long, Needed::Briefly] {
-                    let rows = rows_of(&block, start, &mask, needed).unwrap();
-                    prop_assert_eq!(&rows, &expected);
-                    prop_assert_eq!(rows.data_type(), expected.data_type());
-                }
+                let rows = rows_of(&block, start, &mask).unwrap();
+                prop_assert_eq!(&rows, &expected);
+                prop_assert_eq!(rows.data_type(), expected.data_type());
             }
         }
 

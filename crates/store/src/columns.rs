@@ -14,7 +14,6 @@ use vortex::expr::BoundExpression;
 use vortex::layout::LayoutReaderRef;
 use vortex::mask::Mask;
 
-use crate::block_rows::Needed;
 use crate::column_blocks::ColumnBlocks;
 use crate::decoded_blocks::{CacheLookup, DecodedFile, RequestedRows};
 use crate::session::session;
@@ -119,11 +118,10 @@ impl Columns {
         file: &OpenColumns,
         rows: &Range<u64>,
         mask: &Mask,
-        needed: Needed,
     ) -> Result<Vec<ArrowArrayRef>, StoreError> {
         let mut arrays = Vec::with_capacity(self.0.len());
         for column in &self.0 {
-            arrays.push(column.read(file, rows, mask, needed).await?);
+            arrays.push(column.read(file, rows, mask).await?);
         }
         Ok(arrays)
     }
@@ -179,7 +177,6 @@ impl Column {
         file: &OpenColumns,
         rows: &Range<u64>,
         mask: &Mask,
-        needed: Needed,
     ) -> Result<ArrowArrayRef, StoreError> {
         if let Source::Missing = self.source {
             return Ok(self.nulls(mask.true_count()));
@@ -193,7 +190,6 @@ impl Column {
             rows,
             mask,
             data_type: self.field.data_type(),
-            needed,
         };
         let (block, is_worth_keeping) = match decoded.look(wanted, file.sharers).map_err(failed)? {
             CacheLookup::Rows(array) => {

@@ -29,7 +29,7 @@ use vortex::mask::Mask;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::block_file::len;
-use crate::block_rows::{Needed, rows_of};
+use crate::block_rows::rows_of;
 use crate::shared_blocks::{Afterwards, Found, SharedBlocks, TypedBlock};
 use crate::{ROWS_PER_BLOCK, StoreError};
 
@@ -248,7 +248,6 @@ pub(crate) struct RequestedRows<'a> {
     pub mask: &'a Mask,
     /// The Arrow type in which they are wanted.
     pub data_type: &'a DataType,
-    pub needed: Needed,
 }
 
 impl RequestedRows<'_> {
@@ -268,7 +267,7 @@ impl RequestedRows<'_> {
     /// Picks them out of their whole block.
     fn of(&self, block: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         let start = len(&(self.block().start..self.rows.start));
-        rows_of(block, start, self.mask, self.needed)
+        rows_of(block, start, self.mask)
     }
 }
 

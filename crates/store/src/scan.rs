@@ -16,7 +16,6 @@ use vortex::mask::{AllOr, Mask};
 use vortex::scalar_fn::fns::binary::Binary;
 use vortex::scalar_fn::fns::operators::Operator;
 
-use crate::block_rows::Needed;
 use crate::columns::{Columns, OpenColumns};
 use crate::condition::{Hint, RowCondition};
 use crate::sorted::SortedColumn;
@@ -302,9 +301,7 @@ impl Scan {
                 continue;
             }
             let tested = match &columns.condition {
-                Some(ConditionColumns {
-                    columns: tested, ..
-                }) => (tested.read(&columns.file, &rows, &mask, Needed::Briefly)).await?,
+                Some(condition) => condition.columns.read(&columns.file, &rows, &mask).await?,
                 None => Vec::new(),
             };
             return Ok(Some(UntestedRows {

@@ -10,7 +10,7 @@ use arrow::error::ArrowError;
 use vortex::mask::Mask;
 
 use crate::block_file::len;
-use crate::block_rows::{Needed, rows_of};
+use crate::block_rows::rows_of;
 use crate::columns::{Columns, OpenColumns};
 use crate::scan::{batch, check_ranges};
 use crate::{ChunkFile, OpenFile, ROWS_PER_BLOCK, StoreError};
@@ -87,7 +87,7 @@ impl OpenFile {
             let part = start..rows.end.min(block_end);
             start = part.end;
             let arrays = columns
-                .read(&file, &part, &Mask::new_true(len(&part)), Needed::Long)
+                .read(&file, &part, &Mask::new_true(len(&part)))
                 .await?;
             parts.push(batch(&file.path, schema, arrays, len(&part))?);
         }
@@ -125,7 +125,7 @@ impl OpenFile {
         };
         let arrays = kept.iter().zip(schema.fields());
         let arrays = arrays.map(|(block, field)| match block {
-            Some(block) => rows_of(block, start, &mask, Needed::Long),
+            Some(block) => rows_of(block, start, &mask),
             None => Ok(new_null_array(field.data_type(), len(rows))),
         });
         let arrays = arrays

@@ -14,7 +14,6 @@ use vortex::error::VortexResult;
 use vortex::expr::BoundExpression;
 use vortex::mask::Mask;
 
-use crate::block_rows::{Needed, without_the_rest};
 use crate::columns::{Columns, OpenColumns};
 use crate::condition::RowCondition;
 use crate::scan::batch;
@@ -79,20 +78,6 @@ impl ScanColumns {
         Ok(())
     }
 
-    /// Has so many rows, all of which are kept, last longer than the test in the columns that the result has.
-    fn hold_rows(&self, tested: &mut [ArrowArrayRef], rows: usize) -> Result<(), StoreError> {
-        if rows * Needed::Long.share() >= ROWS_PER_BLOCK {
-            return Ok(());
-        }
-        for place in &self.places {
-            if let Place::Tested(at) = place {
-                tested[*at] = without_the_rest(&tested[*at])
-                    .map_err(|error| StoreError::Condition(Arc::new(error)))?;
-            }
-        }
-        Ok(())
-    }
-
     pub async fn filter(&self, rows: &Range<u64>, mut mask: Mask) -> VortexResult<Mask> {
         for conjunct in &self.conjuncts {
             if mask.all_false() {
@@ -120,7 +105,7 @@ impl UntestedRows {
         let columns = Arc::clone(&self.columns);
         match keep.true_count() {
             0 => return Ok(false),
-            kept if kept == keep.len() => columns.hold_rows(&mut self.tested, kept)?,
+            kept if kept == keep.len() => {}
             _ => {
                 columns.drop_rows(&mut self.tested, &keep)?;
                 self.mask = intersect(&self.mask, keep);
@@ -137,11 +122,8 @@ impl UntestedRows {
             let block = self.rows.start / ROWS_PER_BLOCK as u64;
             columns.rest.read_ahead(&columns.file, &[block]);
         }
-        let (rows, mask) = (&self.rows, &self.mask);
-        let rest = columns
-            .rest
-            .read(&columns.file, rows, mask, Needed::Long)
-            .await?;
+        let rest = columns.rest.read(&columns.file, &self.rows, &self.mask);
+        let rest = rest.await?;
         let column = |place: &Place| match place {
             Place::Tested(at) => Arc::clone(&self.tested[*at]),
             Place::Rest(at) => Arc::clone(&rest[*at]),
