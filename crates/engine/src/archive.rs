@@ -19,6 +19,7 @@ use store::{
 use crate::loaded_table::{LoadedTable, StoredTable};
 use crate::open_file_limit::most_open_files;
 use crate::stored_part::StoredPart;
+use crate::tap_schema::KeptTapSchemas;
 use crate::{EngineError, loaded_table};
 
 /// Bytes of decoded columns that are cached by default.
@@ -49,6 +50,7 @@ struct OpenArchive {
     looking: [tokio::sync::Mutex<()>; LOOKING],
     /// All views, as they were in a state of the catalog.
     views: Mutex<Option<(CatalogState, Arc<Views>)>>,
+    tap_schemas: KeptTapSchemas,
     /// Parts that somebody reads.
     parts: Mutex<HashMap<LoadId, Weak<StoredPart>>>,
     /// Of a worker: what it has of the parts of another directory.
@@ -179,6 +181,7 @@ impl Archive {
             tables: Mutex::default(),
             looking: std::array::from_fn(|_| tokio::sync::Mutex::default()),
             views: Mutex::default(),
+            tap_schemas: KeptTapSchemas::default(),
             parts: Mutex::default(),
             replicas,
             holders: OnceLock::new(),
@@ -303,6 +306,10 @@ impl Archive {
         let views = self.views().await?;
         let found = views.get(&(fold_name(database), fold_name(name)));
         Ok(found.cloned())
+    }
+
+    pub(crate) fn kept_tap_schemas(&self) -> &KeptTapSchemas {
+        &self.opened.tap_schemas
     }
 
     /// All views, whoever asks; those of which they may read some columns have these alone.

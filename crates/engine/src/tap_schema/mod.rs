@@ -1,11 +1,12 @@
 //! `TAP_SCHEMA`: the tables of an archive as the Virtual Observatory describes them, as tables of their own.
 //!
 //! Source: TAP 1.1 (Dowler et al., IVOA Recommendation 2019), section 4, for the tables and their columns. They describe themselves too.
-//! They are made of the catalog each time they are read.
+//! They are made of the catalog, and kept until that changes.
 
 mod describe;
+mod kept;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -14,10 +15,12 @@ use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::Result;
 use datafusion::datasource::MemTable;
 
+use self::kept::Told;
 use crate::error::external;
 use crate::{Archive, EngineError};
 pub(crate) use describe::described;
 pub use describe::{ForeignKey, TapColumn, TapSchemaEntry, TapTable};
+pub(crate) use kept::KeptTapSchemas;
 
 /// The folded name of the database of these tables.
 pub(crate) const TAP_SCHEMA: &str = "tap_schema";
@@ -30,14 +33,32 @@ const SHOWN: &str = "TAP_SCHEMA";
 /// The catalog cannot be read.
 pub async fn tap_schema(
     archive: &Archive,
-) -> std::result::Result<Vec<TapSchemaEntry>, EngineError> {
+) -> std::result::Result<Arc<[TapSchemaEntry]>, EngineError> {
+    let told = told(archive).await?;
+    Ok(Arc::clone(&told.entries))
+}
+
+async fn told(archive: &Archive) -> std::result::Result<Arc<Told>, EngineError> {
+    let (catalog, kept) = (archive.catalog(), archive.kept_tap_schemas());
+    // The state is read before the catalog: a later change makes the next reader read the catalog again.
+    let state = catalog.state();
+    if let Some(told) = state.and_then(|state| kept.find(state, catalog)) {
+        return Ok(told);
+    }
     let mut entries = Vec::new();
-    for database in archive.catalog().databases().await? {
+    for database in catalog.databases().await? {
         let tables = archive.shown_tables(&database.name).await?;
         entries.push(TapSchemaEntry::of(&database, &tables));
     }
     entries.push(own_entry());
-    Ok(entries)
+    let told = Arc::new(Told {
+        entries: entries.into(),
+        rows: std::array::from_fn(|_| OnceLock::new()),
+    });
+    if let Some(state) = state {
+        kept.keep(state, catalog, &told);
+    }
+    Ok(told)
 }
 
 /// One of the five tables; columns of numbers end in `#`, each is followed by what it means.
@@ -126,8 +147,29 @@ const DESCRIBED: [TapSchemaTable; 5] = [
 ];
 
 impl TapSchemaTable {
-    fn find(name: &str) -> Option<&'static Self> {
-        DESCRIBED.iter().find(|described| described.name == name)
+    /// The place of the table of this name in the list.
+    fn find(name: &str) -> Option<usize> {
+        DESCRIBED
+            .iter()
+            .position(|described| described.name == name)
+    }
+
+    fn batch(&self, entries: &[TapSchemaEntry]) -> Result<RecordBatch> {
+        let rows = rows_of(self.name, entries);
+        let schema = self.schema();
+        let columns = schema
+            .fields()
+            .iter()
+            .enumerate()
+            .map(|(at, field)| -> ArrayRef {
+                let cells = rows.iter().map(|row| row.get(at));
+                match field.data_type() {
+                    DataType::Int32 => Arc::new(cells.map(number).collect::<Int32Array>()),
+                    _ => Arc::new(cells.map(text).collect::<StringArray>()),
+                }
+            });
+        let columns = columns.collect();
+        Ok(RecordBatch::try_new(schema, columns)?)
     }
 
     fn full_name(name: &str) -> String {
@@ -327,25 +369,18 @@ impl SchemaProvider for TapSchema {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let Some(described) = TapSchemaTable::find(name) else {
+        let Some(at) = TapSchemaTable::find(name) else {
             return Ok(None);
         };
-        let entries = tap_schema(&self.archive).await.map_err(external)?;
-        let rows = rows_of(described.name, &entries);
-        let schema = described.schema();
-        let columns = schema
-            .fields()
-            .iter()
-            .enumerate()
-            .map(|(at, field)| -> ArrayRef {
-                let cells = rows.iter().map(|row| row.get(at));
-                match field.data_type() {
-                    DataType::Int32 => Arc::new(cells.map(number).collect::<Int32Array>()),
-                    _ => Arc::new(cells.map(text).collect::<StringArray>()),
-                }
-            });
-        let batch = RecordBatch::try_new(Arc::clone(&schema), columns.collect())?;
-        let table = MemTable::try_new(schema, vec![vec![batch]])?;
+        let told = told(&self.archive).await.map_err(external)?;
+        let batch = match told.rows[at].get() {
+            Some(batch) => batch.clone(),
+            None => {
+                let batch = DESCRIBED[at].batch(&told.entries)?;
+                told.rows[at].get_or_init(|| batch).clone()
+            }
+        };
+        let table = MemTable::try_new(batch.schema(), vec![vec![batch]])?;
         Ok(Some(Arc::new(table)))
     }
 
