@@ -197,15 +197,6 @@ fn encoded_plan(
     archive: Arc<Archive>,
     is_preview: bool,
 ) -> Option<Arc<[u8]>> {
-    // Some limits have 32 bits in an encoded plan, and a larger one would be cut off to another.
-    let is_too_large = |limit: usize| u32::try_from(limit).is_err();
-    if plan
-        .exists(|node| Ok(node.fetch().is_some_and(is_too_large)))
-        .unwrap_or(true)
-    {
-        tracing::debug!("a phase has a limit that cannot be encoded");
-        return None;
-    }
     match encode_share(plan, archive, is_preview) {
         Ok(plan) if plan.len() <= MOST_PLAN_BYTES => Some(plan.into()),
         Ok(plan) => {

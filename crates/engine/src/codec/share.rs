@@ -9,6 +9,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result, ScalarValue, internal_datafusion_err, internal_err};
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::source::DataSourceExec;
@@ -18,6 +19,7 @@ use datafusion::logical_expr::physical_planning_context::{ScalarSubqueryResults,
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion_proto::physical_plan::to_proto::serialize_physical_expr_with_converter;
 use datafusion_proto::physical_plan::{
     PhysicalExtensionCodec, PhysicalPlanDecodeContext, PhysicalPlanNodeExt,
@@ -60,8 +62,30 @@ pub(crate) fn encode_share(
     let converter = ValueConverter { is_preview };
     let codec = PlanCodec { archive, files };
     Ok(converter
-        .execution_plan_to_proto(plan, &codec)?
+        .execution_plan_to_proto(&with_short_limits(plan)?, &codec)?
         .encode_to_vec())
+}
+
+/// The plan without limits of more rows than 32 bits count: some messages would have other ones in their place. A piece may give more rows than are
+/// wanted of all, since the operators above its phase cut off what is too much.
+fn with_short_limits(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let is_long = |limit: usize| u32::try_from(limit).is_err();
+    let shorten = |node: Arc<dyn ExecutionPlan>| {
+        let skip = node
+            .downcast_ref::<GlobalLimitExec>()
+            .map_or(0, GlobalLimitExec::skip);
+        if !is_long(skip) && !node.fetch().is_some_and(is_long) {
+            return Ok(Transformed::no(node));
+        }
+        let without = match node.is::<GlobalLimitExec>() || node.is::<LocalLimitExec>() {
+            true => (skip == 0).then(|| Arc::clone(node.children()[0])),
+            false => node.with_fetch(None),
+        };
+        without
+            .map(Transformed::yes)
+            .ok_or_else(|| internal_datafusion_err!("the limit of {} is too long", node.name()))
+    };
+    Ok(Arc::clone(plan).transform_up(shorten)?.data)
 }
 
 /// Reads the plan of a share.
