@@ -10,18 +10,23 @@ import json
 import re
 import shutil
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 
 import pytest
 
-from serving import wait_until
-
 # How an element is called in the protocol's messages.
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 CTRL = "\ue009"
 ENTER = "\ue007"
+# What the driver says of elements that a page does not have yet, or no longer has since another page comes.
+ABSENT = ("no such element", "stale element reference")
+
+
+class AbsentError(AssertionError):
+    """The page has no such element now."""
 
 
 class Page:
@@ -44,7 +49,9 @@ class Page:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 return json.load(answer)["value"]
         except urllib.error.HTTPError as error:
-            raise AssertionError(f"{command}: {error.read().decode()}") from None
+            said = error.read().decode()
+            kind = AbsentError if json.loads(said)["value"]["error"] in ABSENT else AssertionError
+            raise kind(f"{command}: {said}") from None
 
     def open(self, url: str) -> None:
         """Goes to a page."""
@@ -84,17 +91,15 @@ class Page:
 
     def wait(self, selector: str, pattern: str, seconds: float = 60) -> str:
         """Waits until the text of an element has a pattern."""
-        seen = [""]
-
-        def has_come() -> bool:
-            seen[0] = self.text(selector)
-            return re.search(pattern, seen[0]) is not None
-
-        try:
-            wait_until(has_come, seconds, f"{selector} has {pattern}")
-        except AssertionError:
-            raise AssertionError(f"{selector} has not {pattern!r}: {seen[0]!r}") from None
-        return seen[0]
+        seen = ""
+        give_up = time.monotonic() + seconds
+        while True:
+            with contextlib.suppress(AbsentError):
+                seen = self.text(selector)
+                if re.search(pattern, seen):
+                    return seen
+            assert time.monotonic() < give_up, f"not within {seconds} s: {selector} has {pattern!r}; it has {seen!r}"
+            time.sleep(0.05)
 
     def complaints(self) -> list[str]:
         """What the browser wrote into its console."""
