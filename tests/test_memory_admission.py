@@ -185,3 +185,27 @@ def test_many_at_once_have_their_rows_and_stay_within_the_budget(meridian: Merid
             assert (one.error, one.rows) == (None, HEAVY[heavy[n % len(heavy)]]), one.statement
         held = seen.most_resident - before
         assert held <= budget * 1.1 + ALLOWANCE, f"{held / MIB:.0f} MiB more than before"
+
+
+def test_many_first_rows_are_sorted_on_the_disk(meridian: Meridian, tmp_path: Path) -> None:
+    """A sort kept the first rows of a limit in memory however many there were: the first statement wanted more than all memory."""
+    stars = 40_000
+    lines = (f"{n},{n % 360 + n / stars},{n % 170 - 85},the name of star {n:012}" for n in range(stars))
+    meridian.load(tmp_path / "data", "sky", "Star", write_lines(tmp_path / "stars.csv", lines, "id,ra,dec,name"), **DIRECTOR)
+    ten = " UNION ALL ".join(f"SELECT {n} AS k" for n in range(10))
+    tenfold = f"SELECT id, k, CONCAT(name, k) AS x FROM Star CROSS JOIN ({ten}) ten ORDER BY x"
+    most, below = 10 * stars, sum(range(stars - 1000))
+    with serving(meridian, tmp_path / "data", "--memory", "48M", "--cache", "16M", "--threads", 2) as server, server.connect(database="sky") as connection:
+        for limit, expected in [
+            (f"LIMIT {most - 10_000}", (most - 10_000, 10 * below, 0)),
+            (f"LIMIT {most - 10_000} OFFSET 5000", (most - 10_000, 10 * sum(range(500, stars - 500)), 500)),
+            ("LIMIT 18446744073709551615", (most, 10 * sum(range(stars)), 0)),
+        ]:
+            with connection.cursor() as cursor:
+                cursor.execute(f"SELECT COUNT(*), SUM(id), MIN(id) FROM ({tenfold} {limit}) t")
+                assert tuple(cursor.fetchall()) == (expected,), limit
+            with connection.cursor() as cursor:
+                cursor.execute(f"{tenfold} {limit}")
+                rows = cursor.fetchall()
+            first = 5000 if "OFFSET" in limit else 0
+            assert [(row[0], row[1]) for row in rows] == [(n // 10, n % 10) for n in range(first, first + expected[0])], limit

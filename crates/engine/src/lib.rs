@@ -71,8 +71,8 @@ pub use result_cache::{CachedRows, ResultCache, ResultKey};
 pub use row_reader::{RowPlaces, RowReader, ValueTest};
 pub use session::{
     ALIAS, COLUMN, DATABASE, DESCRIPTION, NO_DATABASE, NewView, PreparedQuery, QueryResult,
-    Session, SessionOptions, TABLE, UCD, UNIT, UTYPE, XTYPE, analyzer_rules, create_view,
-    drop_view, physical_rules, runtime, too_many_bytes, too_many_rows, views_of,
+    Session, SessionOptions, TABLE, UCD, UNIT, UTYPE, XTYPE, create_view, drop_view, runtime,
+    too_many_bytes, too_many_rows, views_of,
 };
 pub use show::{granted, stored_bytes};
 pub use shown::ShownTable;

@@ -33,7 +33,10 @@ use crate::exec::{BarrierExec, CrossmatchExec, TableScanExec};
 /// Runs once, on the plan as it was first made: before operators are distributed over partitions and before the partial
 /// and final halves of an aggregate are combined.
 #[derive(Debug, Default)]
-pub struct CutChunkPhases;
+pub(crate) struct CutChunkPhases {
+    /// From [`most_first_rows`](super::most_first_rows).
+    pub most_first_rows: usize,
+}
 
 impl PhysicalOptimizerRule for CutChunkPhases {
     fn optimize(
@@ -41,7 +44,11 @@ impl PhysicalOptimizerRule for CutChunkPhases {
         plan: Arc<dyn ExecutionPlan>,
         config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let cut = Cut { config };
+        let cut = Cut {
+            config,
+            // Pieces keep their first rows side by side.
+            most_first_rows: self.most_first_rows / config.execution.target_partitions.max(1),
+        };
         cut.close(cut.node(plan, &[])?)
     }
 
@@ -62,6 +69,8 @@ struct Node {
 
 struct Cut<'a> {
     config: &'a ConfigOptions,
+    /// How many first rows a piece keeps in memory at most.
+    most_first_rows: usize,
 }
 
 impl Cut<'_> {
@@ -176,12 +185,53 @@ impl Cut<'_> {
     fn above(&self, plan: Arc<dyn ExecutionPlan>, children: Vec<Node>) -> Result<Node> {
         let children = children
             .into_iter()
-            .map(|child| self.close(first_rows(&plan, child)?))
+            .map(|child| self.close(self.first_rows(&plan, child)?))
             .collect::<Result<Vec<_>>>()?;
         Ok(Node {
             plan: replace_children_if_necessary(plan, children)?,
             locality: Locality::Global,
         })
+    }
+
+    /// What of a limit or a first-few sort can be done to each piece beforehand.
+    fn first_rows(&self, above: &Arc<dyn ExecutionPlan>, child: Node) -> Result<Node> {
+        let partial = matches!(
+            child.locality,
+            Locality::Global | Locality::Pieces { partial: true, .. }
+        );
+        if partial {
+            return Ok(child);
+        }
+        let Node { plan, locality } = child;
+        if let Some(sort) = above.downcast_ref::<SortExec>()
+            && let Some(fetch) = sort.fetch()
+        {
+            if fetch > self.most_first_rows {
+                return Ok(Node { plan, locality });
+            }
+            let sort = SortExec::new(sort.expr().clone(), plan)
+                .with_fetch(Some(fetch))
+                .with_preserve_partitioning(true);
+            return Ok(Node {
+                plan: Arc::new(sort),
+                locality,
+            });
+        }
+        let fetch = match above.downcast_ref::<GlobalLimitExec>() {
+            Some(limit) => limit
+                .fetch()
+                .map(|fetch| fetch.saturating_add(limit.skip())),
+            None => above
+                .downcast_ref::<LocalLimitExec>()
+                .map(LocalLimitExec::fetch),
+        };
+        match fetch {
+            Some(fetch) => Ok(Node {
+                plan: Arc::new(LocalLimitExec::new(plan, fetch)),
+                locality,
+            }),
+            None => Ok(Node { plan, locality }),
+        }
     }
 
     /// Makes a chunk phase of a subtree that can be one.
@@ -229,44 +279,6 @@ fn reads_around(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
         let scan = node.downcast_ref::<TableScanExec>();
         Ok(scan.is_some_and(TableScanExec::is_near))
     })
-}
-
-/// What of a limit or a first-few sort can be done to each piece beforehand.
-fn first_rows(above: &Arc<dyn ExecutionPlan>, child: Node) -> Result<Node> {
-    let partial = matches!(
-        child.locality,
-        Locality::Global | Locality::Pieces { partial: true, .. }
-    );
-    if partial {
-        return Ok(child);
-    }
-    let Node { plan, locality } = child;
-    if let Some(sort) = above.downcast_ref::<SortExec>()
-        && let Some(fetch) = sort.fetch()
-    {
-        let sort = SortExec::new(sort.expr().clone(), plan)
-            .with_fetch(Some(fetch))
-            .with_preserve_partitioning(true);
-        return Ok(Node {
-            plan: Arc::new(sort),
-            locality,
-        });
-    }
-    let fetch = match above.downcast_ref::<GlobalLimitExec>() {
-        Some(limit) => limit
-            .fetch()
-            .map(|fetch| fetch.saturating_add(limit.skip())),
-        None => above
-            .downcast_ref::<LocalLimitExec>()
-            .map(LocalLimitExec::fetch),
-    };
-    match fetch {
-        Some(fetch) => Ok(Node {
-            plan: Arc::new(LocalLimitExec::new(plan, fetch)),
-            locality,
-        }),
-        None => Ok(Node { plan, locality }),
-    }
 }
 
 fn unary(plan: &Arc<dyn ExecutionPlan>, child: &Locality) -> Locality {

@@ -31,11 +31,13 @@ mod push_separations_into_join;
 mod recognise_neighbours;
 mod recognise_windows;
 mod reduce_join_output;
+mod sort_many_rows;
 
 pub use checked_rules::{CheckedRule, checked};
-pub use cut_chunk_phases::CutChunkPhases;
+pub(crate) use cut_chunk_phases::CutChunkPhases;
 pub(crate) use cut_shuffles::CutShuffles;
 pub(crate) use engine_rules::{engine_rules, place_of, place_of_rule};
 pub(crate) use keep_recursion_limits::KeepRecursionLimits;
 pub(crate) use phase::PhaseSource;
 pub use reduce_join_output::ReduceJoinOutput;
+pub(crate) use sort_many_rows::{SortManyRows, most_first_rows};

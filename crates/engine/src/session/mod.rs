@@ -50,8 +50,8 @@ pub(crate) use origins::{Origin, column_metadata};
 use planning::{logical_plan, plan, plan_with_parameters};
 pub use prepared::{PreparedQuery, QueryResult, too_many_bytes, too_many_rows};
 use prepared::{with_headings, with_schema, within};
+pub use state::runtime;
 use state::{DefaultDatabase, Planners};
-pub use state::{analyzer_rules, physical_rules, runtime};
 pub use views::views_of;
 
 /// The catalog's name inside DataFusion.

@@ -28,8 +28,8 @@ use crate::dispatch::Dispatching;
 use crate::information_schema::INFORMATION_SCHEMA;
 use crate::memory::MeasuredPool;
 use crate::plan::{
-    CutChunkPhases, CutShuffles, KeepRecursionLimits, ReduceJoinOutput, checked, engine_rules,
-    place_of, place_of_rule,
+    CutChunkPhases, CutShuffles, KeepRecursionLimits, ReduceJoinOutput, SortManyRows, checked,
+    engine_rules, most_first_rows, place_of, place_of_rule,
 };
 use crate::shuffle::ReadingBuckets;
 use crate::stored_rows::{RESULT_FUNCTION, ResultFunction};
@@ -101,9 +101,12 @@ pub(super) fn state(options: &SessionOptions, database: &str) -> Result<SessionS
         config.options_mut().execution.sort_spill_reservation_bytes =
             (reservable / SORTS).min(MERGE_BYTES);
     }
-    let mut rules = physical_rules()?;
+    let most_first_rows = most_first_rows(&runtime.memory_pool.memory_limit());
+    let mut rules = physical_rules(most_first_rows)?;
     if let Some(most_rows) = dispatcher.and_then(|it| it.shuffles_above()) {
         rules.push(Arc::new(CutShuffles { most_rows }));
+        // Shuffles bring sorts with limits of their own.
+        rules.push(Arc::new(SortManyRows { most_first_rows }));
     }
     let mut state = SessionStateBuilder::new()
         .with_default_features()
@@ -167,7 +170,7 @@ type PhysicalRules =
 ///
 /// # Errors
 /// This version of DataFusion has no rule that coerces types.
-pub fn analyzer_rules(dialect: Dialect) -> Result<AnalyzerRules, EngineError> {
+fn analyzer_rules(dialect: Dialect) -> Result<AnalyzerRules, EngineError> {
     let mut rules = Analyzer::new().rules;
     let names = rules.iter().map(|rule| rule.name());
     let coercion = place_of(names, "type_coercion").map_err(|e| EngineError::from_run(&e))?;
@@ -204,13 +207,14 @@ pub fn analyzer_rules(dialect: Dialect) -> Result<AnalyzerRules, EngineError> {
 ///
 /// # Errors
 /// This version of DataFusion lacks a rule that ours stand beside.
-pub fn physical_rules() -> Result<PhysicalRules, EngineError> {
+fn physical_rules(most_first_rows: usize) -> Result<PhysicalRules, EngineError> {
     let failed = |error| EngineError::from_run(&error);
     let mut rules = engine_rules().map_err(failed)?;
     let counted = place_of_rule(&rules, "aggregate_statistics").map_err(failed)?;
-    rules.insert(counted + 1, Arc::new(CutChunkPhases));
+    rules.insert(counted + 1, Arc::new(CutChunkPhases { most_first_rows }));
     rules.insert(0, Arc::new(KeepRecursionLimits));
     rules.push(Arc::new(ReduceJoinOutput));
+    rules.push(Arc::new(SortManyRows { most_first_rows }));
     Ok(rules)
 }
 
