@@ -11,7 +11,7 @@ use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
 use crate::grant::Grant;
 use crate::secret::{Secret, Token};
-use crate::{Limit, NativePassword, PUBLIC, UsersError, private_file};
+use crate::{Limit, NativePassword, PUBLIC, UsersError};
 
 /// The version of the file in which groups came, and all grants into one table.
 pub(crate) const WITH_GROUPS: i64 = 4;
@@ -142,10 +142,33 @@ pub(crate) fn failed(path: &Path) -> impl Fn(sqlx::Error) -> UsersError {
     }
 }
 
-/// Opens the file, which is made if it is not there.
+/// Opens the file, which is made if it is not there: as a whole, since an empty one has lost its users.
 pub(crate) async fn open(path: &Path) -> Result<UsersFile> {
-    private_file::make(path)?;
+    if !path.exists() {
+        make(path).await?;
+    }
     connect(path, false).await
+}
+
+async fn make(path: &Path) -> Result<()> {
+    let unreadable = |source| UsersError::Unreadable {
+        path: path.to_owned(),
+        source,
+    };
+    let directory = path.parent().unwrap_or(Path::new("."));
+    // Its owner alone may read it.
+    let made = tempfile::NamedTempFile::new_in(directory).map_err(unreadable)?;
+    let mut connection = options(made.path(), false)
+        .connect()
+        .await
+        .map_err(failed(path))?;
+    migrate(&mut connection).await.map_err(failed(path))?;
+    connection.close().await.map_err(failed(path))?;
+    match std::fs::hard_link(made.path(), path) {
+        // Another process has made it meanwhile.
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        linked => linked.map_err(unreadable),
+    }
 }
 
 /// Opens the file to change a user, who cannot be there if it is not.
@@ -167,22 +190,19 @@ pub(crate) struct UsersFile {
 }
 
 pub(crate) async fn connect(path: &Path, read_only: bool) -> Result<UsersFile> {
-    let options = SqliteConnectOptions::new()
-        .filename(path)
-        .read_only(read_only)
-        .busy_timeout(BUSY_TIMEOUT)
-        .foreign_keys(true);
-    let options = match read_only {
-        true => options,
-        false => options
-            .journal_mode(SqliteJournalMode::Delete)
-            .synchronous(SqliteSynchronous::Full),
-    };
-    let mut connection = options.connect().await.map_err(failed(path))?;
+    let mut connection = options(path, read_only)
+        .connect()
+        .await
+        .map_err(failed(path))?;
     let version: i64 = sqlx::query_scalar("PRAGMA user_version")
         .fetch_one(&mut connection)
         .await
         .map_err(failed(path))?;
+    if version == 0 {
+        return Err(UsersError::Emptied {
+            path: path.to_owned(),
+        });
+    }
     if version > VERSION {
         return Err(UsersError::Newer {
             path: path.to_owned(),
@@ -198,6 +218,20 @@ pub(crate) async fn connect(path: &Path, read_only: bool) -> Result<UsersFile> {
         path: path.to_owned(),
         version: if read_only { version } else { VERSION },
     })
+}
+
+fn options(path: &Path, read_only: bool) -> SqliteConnectOptions {
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .read_only(read_only)
+        .busy_timeout(BUSY_TIMEOUT)
+        .foreign_keys(true);
+    match read_only {
+        true => options,
+        false => options
+            .journal_mode(SqliteJournalMode::Delete)
+            .synchronous(SqliteSynchronous::Full),
+    }
 }
 
 /// Makes the tables of this version, in a file that is new or of a former one.

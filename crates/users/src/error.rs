@@ -17,6 +17,15 @@ pub enum UsersError {
         /// The system's error.
         source: io::Error,
     },
+    /// The file is there and has nothing in it, as a full disk may leave it.
+    #[error(
+        "{} is empty: the users that were in it are lost, and nobody can log in. Restore it from a backup; or remove it, if there never was a user",
+        path.display()
+    )]
+    Emptied {
+        /// The file.
+        path: PathBuf,
+    },
     /// SQLite fails.
     #[error("the users in {} cannot be read or changed: {source}", path.display())]
     Database {

@@ -24,11 +24,6 @@ pub(crate) async fn list(path: &Path, state: UsersState) -> Result<UserList> {
     let version = opened.version;
     let mut reading = opened.connection.begin().await.map_err(failed(path))?;
     let mut list = UserList::empty(state);
-    let exists = has_table(&mut reading, "users").await;
-    if !exists.map_err(failed(path))? {
-        // Whoever makes the file has not come further.
-        return Ok(list);
-    }
     let read = read(&mut reading, &mut list, version).await;
     read.map_err(failed(path))?;
     Ok(list)
