@@ -148,10 +148,10 @@ impl ComparisonKind {
         }
     }
 
-    /// Where all are numbers. The engine would make decimals of doubles that meet one, which hold no large ones.
-    fn of_numbers(kinds: impl Iterator<Item = Kind> + Clone) -> Self {
-        let any = |wanted: Kind| kinds.clone().any(|kind| kind == wanted);
-        match any(Kind::Decimal) && any(Kind::Real) {
+    /// Where all are numbers. The engine would make decimals of doubles that meet one, which hold no large ones, and floats of 32 bits of integers.
+    fn of_numbers(mut kinds: impl Iterator<Item = Kind> + Clone) -> Self {
+        let all_real = kinds.clone().all(|kind| kind == Kind::Real);
+        match !all_real && kinds.any(|kind| kind == Kind::Real) {
             true => Self::Doubles,
             false => Self::Numbers,
         }

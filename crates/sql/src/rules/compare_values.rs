@@ -13,18 +13,19 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
-use datafusion::common::{Column, DFSchema, Result, ScalarValue};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, NullEquality, Result, ScalarValue};
 use datafusion::logical_expr::expr::{InList, InSubquery, ScalarFunction};
 use datafusion::logical_expr::utils::{conjunction, disjunction};
 use datafusion::logical_expr::{
-    Between, Case, Expr, ExprSchemable, Join, Like, LogicalPlan, LogicalPlanBuilder, Operator,
-    Union, lit,
+    Between, BinaryExpr, Case, Expr, ExprSchemable, Join, JoinType, Like, LogicalPlan,
+    LogicalPlanBuilder, Operator, Union, lit,
 };
 use datafusion::optimizer::AnalyzerRule;
 
-use super::rewrite_expressions;
+use super::branches::{fields_of_columns, rewrite_unions, with_columns};
 use super::row_members::RowMember;
+use super::{is_comparison, rewrite_node};
 use crate::functions::mysql::{self, choice};
 use crate::mysql::comparison::{ComparisonKind, comparable, compared};
 use crate::mysql::operand::{Kind, Operand, cast};
@@ -39,26 +40,41 @@ impl AnalyzerRule for CompareValues {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let plan = rewrite_expressions(plan, |expr, schema| {
-            expr.transform_up(|expr| rewritten(expr, schema))
-        })?;
-        plan.transform_up_with_subqueries(|plan| match plan {
-            LogicalPlan::Join(join) => Ok(joined(join)),
-            LogicalPlan::Union(union) => united(union),
-            other => Ok(Transformed::no(other)),
-        })
-        .data()
+        let rewrite = |plan| {
+            rewrite_node(plan, &|expr: Expr, schema: &DFSchema| {
+                expr.transform_up(|expr| rewritten(expr, schema))
+            })?
+            .transform_data(|plan| match plan {
+                LogicalPlan::Join(join) => Ok(joined(join)),
+                other => Ok(Transformed::no(other)),
+            })
+        };
+        rewrite_unions(plan, rewrite, united)
     }
 }
 
 fn rewritten(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(match expr {
+        // What the planner has made comparable is so still, unless a UNION has become of another type.
+        Expr::BinaryExpr(binary) if is_comparison(binary.op) => {
+            match made_comparable(&binary.left, &binary.right, schema) {
+                Some((left, right)) => {
+                    let compared = BinaryExpr::new(Box::new(left), binary.op, Box::new(right));
+                    Transformed::yes(Expr::BinaryExpr(compared))
+                }
+                None => Transformed::no(Expr::BinaryExpr(binary)),
+            }
+        }
         Expr::Between(range) => between(range, schema),
         Expr::InList(list) => in_list(list, schema),
         Expr::InSubquery(member) => return in_subquery(member, schema),
         Expr::Case(case) => results(compared_case(case, schema), schema),
         Expr::Like(like) => matched(like, schema),
         Expr::WindowFunction(mut window) => {
+            // LAG and LEAD.
+            if let [value, _, default] = window.params.args.as_mut_slice() {
+                together(value, default, schema);
+            }
             for sort in &mut window.params.order_by {
                 sort.expr = in_window_order(std::mem::take(&mut sort.expr), schema);
             }
@@ -174,6 +190,15 @@ fn in_list(list: InList, schema: &DFSchema) -> Transformed<Expr> {
     match together {
         Some(expr) => Transformed::yes(expr),
         None => Transformed::no(Expr::InList(list)),
+    }
+}
+
+/// Two values one of which is a result, as values of one type.
+fn together(one: &mut Expr, other: &mut Expr, schema: &DFSchema) {
+    let operand = |expr: &Expr| Operand::of(expr.clone(), schema);
+    if let (Some(left), Some(right)) = (operand(one), operand(other)) {
+        let meeting = ComparisonKind::of_results([left.kind, right.kind].into_iter());
+        (*one, *other) = (meeting.meet(left), meeting.meet(right));
     }
 }
 
@@ -306,48 +331,31 @@ fn chosen(mut function: ScalarFunction, schema: &DFSchema) -> Transformed<Expr> 
     Transformed::yes(Expr::ScalarFunction(function))
 }
 
-/// A UNION whose inputs have columns of the same types.
+/// A UNION whose branches have columns of the same types.
 fn united(union: Union) -> Result<Transformed<LogicalPlan>> {
-    let width = union.schema.fields().len();
-    let meetings: Vec<ComparisonKind> = (0..width)
-        .map(|at| {
-            let fields = union
-                .inputs
-                .iter()
-                .filter_map(|it| it.schema().fields().get(at));
-            ComparisonKind::of_results(fields.map(|field| Kind::of_field(field)))
-        })
+    let meetings: Vec<ComparisonKind> = { fields_of_columns(&union).into_iter() }
+        .map(|fields| ComparisonKind::of_results(fields.iter().map(|field| Kind::of_field(field))))
         .collect();
     if meetings.iter().all(|it| *it == ComparisonKind::AsTheyAre) {
         return Ok(Transformed::no(LogicalPlan::Union(union)));
     }
-    let inputs = union.inputs.into_iter().map(|input| {
-        let schema = Arc::clone(input.schema());
-        let columns = schema.iter().zip(&meetings).map(|(field, meeting)| {
-            let column = Expr::Column(Column::from(field));
-            let met = match Operand::of(column.clone(), &schema) {
-                Some(operand) => meeting.meet(operand),
-                None => column.clone(),
-            };
-            match met == column {
-                true => column,
-                false => met.alias_qualified(field.0.cloned(), field.1.name()),
-            }
-        });
-        let projection = LogicalPlanBuilder::from(input).project(columns)?;
-        projection.build().map(Arc::new)
-    });
-    let inputs = inputs.collect::<Result<Vec<_>>>()?;
-    let union = Union::try_new_with_loose_types(inputs)?;
-    Ok(Transformed::yes(LogicalPlan::Union(union)))
+    let union = with_columns(union, &|of| {
+        let operand = Operand::of(of.column.clone(), of.schema);
+        Ok(operand
+            .zip(meetings.get(of.at))
+            .map(|(it, meeting)| meeting.meet(it)))
+    })?;
+    Ok(Transformed::yes(union))
 }
 
 fn types<'a>(exprs: impl Iterator<Item = &'a Expr>, schema: &DFSchema) -> Option<Vec<DataType>> {
     exprs.map(|expr| expr.get_type(schema).ok()).collect()
 }
 
-/// A join by equal values of different types.
+/// A join by equal values of different types. What INTERSECT and EXCEPT keep is as equal as in a UNION.
 fn joined(mut join: Join) -> Transformed<LogicalPlan> {
+    let is_of_set = matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti)
+        && join.null_equality == NullEquality::NullEqualsNull;
     let mut transformed = false;
     for (left, right) in &mut join.on {
         let (Some(of_left), Some(of_right)) = (
@@ -356,7 +364,13 @@ fn joined(mut join: Join) -> Transformed<LogicalPlan> {
         ) else {
             continue;
         };
-        let pair = comparable(of_left, of_right);
+        let pair = match is_of_set {
+            true => {
+                let meeting = ComparisonKind::of_results([of_left.kind, of_right.kind].into_iter());
+                (meeting.meet(of_left), meeting.meet(of_right))
+            }
+            false => comparable(of_left, of_right),
+        };
         transformed |= pair.0 != *left || pair.1 != *right;
         (*left, *right) = pair;
     }

@@ -11,18 +11,19 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, Result, plan_err};
 use datafusion::logical_expr::expr::{InList, InSubquery, ScalarFunction};
 use datafusion::logical_expr::{
     Between, BinaryExpr, Case, Expr, ExprSchemable as _, Join, LogicalPlan, LogicalPlanBuilder,
-    Operator, Union,
+    Union,
 };
 use datafusion::optimizer::AnalyzerRule;
 
-use super::rewrite_expressions;
+use super::branches::{fields_of_columns, rewrite_unions, with_columns};
+use super::{is_comparison, rewrite_node};
 use crate::adql::meeting::{
     cannot_compare, compared_of_types, compared_together, never_alike, never_alike_of_types,
     never_one_result, results_together, types_of_results,
@@ -39,15 +40,16 @@ impl AnalyzerRule for MeetValues {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let plan = rewrite_expressions(plan, |expr, schema| {
-            expr.transform_up(|expr| rewritten(expr, schema))
-        })?;
-        plan.transform_up_with_subqueries(|plan| match plan {
-            LogicalPlan::Join(join) => joined(join),
-            LogicalPlan::Union(union) => united(union),
-            other => Ok(Transformed::no(other)),
-        })
-        .data()
+        let rewrite = |plan| {
+            rewrite_node(plan, &|expr: Expr, schema: &DFSchema| {
+                expr.transform_up(|expr| rewritten(expr, schema))
+            })?
+            .transform_data(|plan| match plan {
+                LogicalPlan::Join(join) => joined(join),
+                other => Ok(Transformed::no(other)),
+            })
+        };
+        rewrite_unions(plan, rewrite, united)
     }
 }
 
@@ -78,21 +80,6 @@ fn compared(binary: BinaryExpr, schema: &DFSchema) -> Result<Transformed<Expr>> 
     };
     let binary = BinaryExpr::new(Box::new(left), binary.op, Box::new(right));
     Ok(Transformed::yes(Expr::BinaryExpr(binary)))
-}
-
-fn is_comparison(operator: Operator) -> bool {
-    use Operator as O;
-    matches!(
-        operator,
-        O::Eq
-            | O::NotEq
-            | O::Lt
-            | O::LtEq
-            | O::Gt
-            | O::GtEq
-            | O::IsDistinctFrom
-            | O::IsNotDistinctFrom
-    )
 }
 
 /// Two values of different inputs that are compared with each other.
@@ -257,14 +244,15 @@ fn joined(mut join: Join) -> Result<Transformed<LogicalPlan>> {
     ))
 }
 
-/// A UNION whose inputs have columns of the same types.
+/// A UNION whose branches have columns of the same types.
 fn united(union: Union) -> Result<Transformed<LogicalPlan>> {
-    let types_at = |at: usize| {
-        let fields = { union.inputs.iter() }.filter_map(|it| it.schema().fields().get(at));
-        fields.map(|field| field.data_type().clone()).collect()
+    let types = |fields: Vec<FieldRef>| {
+        let types = fields.iter().map(|field| field.data_type().clone());
+        types.collect::<Vec<_>>()
     };
-    let width = union.schema.fields().len();
-    let given: Vec<Vec<_>> = (0..width).map(types_at).collect();
+    let given: Vec<_> = { fields_of_columns(&union).into_iter() }
+        .map(types)
+        .collect();
     for (types, field) in given.iter().zip(union.schema.fields()) {
         if let Some((time, number)) = never_one_result(types) {
             return plan_err!(
@@ -277,22 +265,12 @@ fn united(union: Union) -> Result<Transformed<LogicalPlan>> {
     if wanted.iter().all(Option::is_none) {
         return Ok(Transformed::no(LogicalPlan::Union(union)));
     }
-    let inputs = union.inputs.into_iter().enumerate().map(|(number, input)| {
-        let schema = Arc::clone(input.schema());
-        let columns = schema.iter().zip(&wanted).map(|(field, wanted)| {
-            let column = Expr::Column(Column::from(field));
-            match wanted.as_ref().and_then(|types| types.get(number)) {
-                Some(wanted) if wanted != field.1.data_type() => {
-                    let met = cast(column, wanted.clone());
-                    met.alias_qualified(field.0.cloned(), field.1.name())
-                }
-                _ => column,
-            }
-        });
-        let projection = LogicalPlanBuilder::from(input).project(columns)?;
-        projection.build().map(Arc::new)
-    });
-    let inputs = inputs.collect::<Result<Vec<_>>>()?;
-    let union = Union::try_new_with_loose_types(inputs)?;
-    Ok(Transformed::yes(LogicalPlan::Union(union)))
+    let union = with_columns(union, &|of| {
+        let wanted = wanted.get(of.at).and_then(Option::as_ref);
+        let wanted = wanted.and_then(|types| types.get(of.branch));
+        let given = of.schema.field(of.at).data_type();
+        let wanted = wanted.filter(|wanted| *wanted != given);
+        Ok(wanted.map(|wanted| cast(of.column.clone(), wanted.clone())))
+    })?;
+    Ok(Transformed::yes(union))
 }

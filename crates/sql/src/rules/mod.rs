@@ -1,6 +1,7 @@
 //! Analysis of logical plans for the value rules, run before any optimisation, and what keeps optimisation from breaking them.
 
 mod apart_groups;
+mod branches;
 mod check_integers;
 mod compare_values;
 mod distinct_windows;
@@ -32,7 +33,7 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, DFSchemaRef, Result};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
 
 pub use apart_groups::ApartGroups;
 pub use check_integers::CheckIntegers;
@@ -66,17 +67,38 @@ fn rewrite_expressions(
     plan: LogicalPlan,
     rewrite: impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
 ) -> Result<LogicalPlan> {
-    plan.transform_up_with_subqueries(|plan| {
-        let schema = input_schema(&plan);
-        let names = NamePreserver::new(&plan);
-        plan.map_expressions(|expr| {
-            let saved = names.save(&expr);
-            let rewritten = rewrite(expr, &schema)?;
-            Ok(rewritten.update_data(|e| saved.restore(e)))
-        })?
-        .map_data(|plan| plan.recompute_schema())
-    })
-    .map(|rewritten| rewritten.data)
+    plan.transform_up_with_subqueries(|plan| rewrite_node(plan, &rewrite))
+        .map(|rewritten| rewritten.data)
+}
+
+/// The same of a node alone, whose inputs have been rewritten.
+fn rewrite_node(
+    plan: LogicalPlan,
+    rewrite: &impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
+) -> Result<Transformed<LogicalPlan>> {
+    let schema = input_schema(&plan);
+    let names = NamePreserver::new(&plan);
+    plan.map_expressions(|expr| {
+        let saved = names.save(&expr);
+        let rewritten = rewrite(expr, &schema)?;
+        Ok(rewritten.update_data(|e| saved.restore(e)))
+    })?
+    .map_data(|plan| plan.recompute_schema())
+}
+
+/// Whether an operator compares two values.
+fn is_comparison(operator: Operator) -> bool {
+    matches!(
+        operator,
+        Operator::Eq
+            | Operator::NotEq
+            | Operator::Lt
+            | Operator::LtEq
+            | Operator::Gt
+            | Operator::GtEq
+            | Operator::IsDistinctFrom
+            | Operator::IsNotDistinctFrom
+    )
 }
 
 fn input_schema(plan: &LogicalPlan) -> DFSchemaRef {

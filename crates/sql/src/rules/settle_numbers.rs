@@ -1,6 +1,7 @@
-//! The types of numbers that come from several places: of the branches of a CASE, and of the sides of a UNION.
+//! The types of values that come from several places: of the branches of a CASE, of the sides of a UNION, of LAG and its
+//! default.
 //!
-//! The planner takes them for numbers of the first one's type, which is settled only when types are coerced. What is chosen by types before
+//! The planner takes them for values of the first one's type, which is settled only when types are coerced. What is chosen by types before
 //! that, as the operators of integers, would make integers of all of them:
 //!
 //! ```text
@@ -8,19 +9,17 @@
 //!     ──►   CASE WHEN f = 99 THEN CAST(1 AS Float64) ELSE mjd END * 7
 //! ```
 
-use std::sync::Arc;
-
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, Result};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::type_coercion::other::get_coerce_type_for_case_expression;
-use datafusion::logical_expr::{
-    Case, Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Union,
-};
+use datafusion::logical_expr::{Case, Cast, Expr, ExprSchemable, LogicalPlan, Union};
 use datafusion::optimizer::AnalyzerRule;
 
+use super::branches::{fields_of_columns, rewrite_unions, with_columns};
 use super::input_schema;
 use crate::Dialect;
 use crate::mysql::with_settled_operands;
@@ -41,11 +40,8 @@ impl AnalyzerRule for SettleNumbers {
         if !has_several_places(&plan)? {
             return Ok(plan);
         }
-        plan.transform_up_with_subqueries(|plan| {
-            let plan = match plan {
-                LogicalPlan::Union(union) => of_common_types(union)?,
-                other => other.recompute_schema()?,
-            };
+        let rewrite = |plan: LogicalPlan| {
+            let plan = plan.recompute_schema()?;
             let schema = input_schema(&plan);
             let names = NamePreserver::new(&plan);
             plan.map_expressions(|expr| {
@@ -54,8 +50,10 @@ impl AnalyzerRule for SettleNumbers {
                 Ok(settled.update_data(|expr| saved.restore(expr)))
             })?
             .map_data(LogicalPlan::recompute_schema)
+        };
+        rewrite_unions(plan, rewrite, |union| {
+            of_common_types(union).map(Transformed::yes)
         })
-        .data()
     }
 }
 
@@ -63,6 +61,19 @@ impl SettleNumbers {
     fn settled(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         match expr {
             Expr::Case(case) => of_common_type(case, schema),
+            Expr::WindowFunction(mut window) if is_shift(&window) => {
+                let args = &mut window.params.args;
+                let types = [&args[0], &args[2]].map(|arg| arg.get_type(schema));
+                let [Ok(value), Ok(default)] = types else {
+                    return Ok(Transformed::no(Expr::WindowFunction(window)));
+                };
+                if let Some(wanted) = common_type(&[value, default]) {
+                    for at in [0, 2] {
+                        args[at] = cast_to(std::mem::take(&mut args[at]), &wanted, schema)?;
+                    }
+                }
+                Ok(Transformed::yes(Expr::WindowFunction(window)))
+            }
             // An operand that was widened, since it was taken for an integer.
             Expr::Cast(cast)
                 if self.dialect == Dialect::MySql
@@ -81,13 +92,24 @@ fn is_fractional(data_type: &DataType) -> bool {
     data_type.is_floating() || data_type.is_decimal()
 }
 
-/// Whether there are any unions or CASEs.
+/// Whether a window function gives the values of other rows, or another value where there is no such row: LAG and LEAD.
+fn is_shift(window: &WindowFunction) -> bool {
+    matches!(window.fun.name(), "lag" | "lead") && window.params.args.len() == 3
+}
+
+/// Whether there are any unions, CASEs, or defaults of LAG and LEAD.
 fn has_several_places(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|plan| {
         found |= matches!(plan, LogicalPlan::Union(_));
         plan.apply_expressions(|expr| {
-            found |= expr.exists(|part| Ok(matches!(part, Expr::Case(_))))?;
+            found |= expr.exists(|part| {
+                Ok(match part {
+                    Expr::Case(_) => true,
+                    Expr::WindowFunction(window) => is_shift(window),
+                    _ => false,
+                })
+            })?;
             Ok(TreeNodeRecursion::Continue)
         })?;
         Ok(match found {
@@ -108,6 +130,10 @@ fn common_type(types: &[DataType]) -> Option<DataType> {
     let are_numbers = known.iter().all(DataType::is_numeric);
     if !are_numbers || others.iter().all(|it| it == first) {
         return None;
+    }
+    // A decimal, or a number with half of the digits, would not hold all of them.
+    if known.iter().any(DataType::is_floating) {
+        return Some(DataType::Float64);
     }
     get_coerce_type_for_case_expression(&known, None)
 }
@@ -136,38 +162,45 @@ fn of_common_type(mut case: Case, schema: &DFSchema) -> Result<Transformed<Expr>
     Ok(Transformed::yes(Expr::Case(case)))
 }
 
-fn of_common_types(union: Union) -> Result<LogicalPlan> {
-    let width = union.schema.fields().len();
-    let types_at = |at: usize| -> Vec<DataType> {
-        let fields = union
-            .inputs
-            .iter()
-            .filter_map(|it| it.schema().fields().get(at));
-        fields.map(|field| field.data_type().clone()).collect()
-    };
-    let wanted: Vec<Option<DataType>> = (0..width).map(|at| common_type(&types_at(at))).collect();
-    let inputs = union.inputs.into_iter().map(|input| {
-        let fields = input.schema().fields().iter().zip(&wanted);
-        let is_of_type = { fields }
-            .all(|(field, wanted)| wanted.as_ref().is_none_or(|it| it == field.data_type()));
-        if is_of_type {
-            return Ok(input);
+/// The types of a column of a UNION's sides.
+struct WantedType {
+    /// The one of all numbers.
+    common: Option<DataType>,
+    /// The one of NULL, which a side may have in all its rows: the first of another side. A column that is NULL by its type would have no other
+    /// value for the rules that run before types are coerced.
+    of_null: Option<DataType>,
+}
+
+impl WantedType {
+    fn of(types: &[DataType]) -> Self {
+        let common = common_type(types);
+        let known = types.iter().find(|it| **it != DataType::Null);
+        Self {
+            of_null: common.as_ref().or(known).cloned(),
+            common,
         }
-        let columns = input.schema().iter().zip(&wanted);
-        let columns = columns.map(|((relation, field), wanted)| {
-            let column = Expr::Column(Column::from((relation, field)));
-            match wanted {
-                Some(wanted) if wanted != field.data_type() => {
-                    Expr::Cast(Cast::new(Box::new(column), wanted.clone()))
-                        .alias_qualified(relation.cloned(), field.name())
-                }
-                _ => column,
-            }
-        });
-        let columns: Vec<Expr> = columns.collect();
-        let cast = LogicalPlanBuilder::from(Arc::clone(&input)).project(columns)?;
-        Ok(Arc::new(cast.build()?))
+    }
+
+    fn instead_of(&self, given: &DataType) -> Option<&DataType> {
+        match given {
+            DataType::Null => self.of_null.as_ref(),
+            _ => self.common.as_ref(),
+        }
+    }
+}
+
+fn of_common_types(union: Union) -> Result<LogicalPlan> {
+    let fields = fields_of_columns(&union);
+    let types = fields.iter().map(|fields| {
+        let types = fields.iter().map(|field| field.data_type().clone());
+        types.collect::<Vec<_>>()
     });
-    let inputs = inputs.collect::<Result<Vec<_>>>()?;
-    Ok(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?))
+    let wanted: Vec<WantedType> = types.map(|types| WantedType::of(&types)).collect();
+    with_columns(union, &|of| {
+        let given = of.schema.field(of.at).data_type();
+        let wanted = wanted.get(of.at).and_then(|it| it.instead_of(given));
+        wanted
+            .map(|wanted| cast_to(of.column.clone(), wanted, of.schema))
+            .transpose()
+    })
 }

@@ -11,7 +11,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
-use super::rewrite_expressions;
+use super::{is_comparison, rewrite_expressions};
 use crate::functions::adql::COALESCE;
 use crate::functions::mysql::STORE;
 
@@ -154,20 +154,6 @@ fn two(parts: Vec<Expr>) -> [Expr; 2] {
 fn only(parts: Vec<Expr>) -> Expr {
     let [only, _] = two(parts);
     only
-}
-
-fn is_comparison(op: Operator) -> bool {
-    matches!(
-        op,
-        Operator::Eq
-            | Operator::NotEq
-            | Operator::Lt
-            | Operator::LtEq
-            | Operator::Gt
-            | Operator::GtEq
-            | Operator::IsDistinctFrom
-            | Operator::IsNotDistinctFrom
-    )
 }
 
 /// Whether an operator computes a number.
