@@ -1,8 +1,8 @@
 //! Syntax within expressions that is read and that nothing honours.
 
 use datafusion::sql::sqlparser::ast::{
-    Array, CeilFloorKind, DateTimeField, Expr, Function, FunctionArgumentList, FunctionArguments,
-    Interval, Spanned, Value,
+    Array, CeilFloorKind, DateTimeField, DuplicateTreatment, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArgumentList, FunctionArguments, Interval, Spanned, Value,
 };
 
 use super::{CheckResult, Checker};
@@ -163,14 +163,42 @@ impl Checker<'_> {
         if let FunctionArguments::List(FunctionArgumentList {
             duplicate_treatment,
             // The planner takes named arguments, or rejects them.
-            args: _,
+            args,
             clauses,
         }) = args
         {
+            let is_distinct = *duplicate_treatment == Some(DuplicateTreatment::Distinct);
+            self.rows_counted(&name, args, is_distinct)?;
             is_of_rows |= duplicate_treatment.is_some() || !clauses.is_empty();
         }
         let words = format!("{name} with DISTINCT, ORDER BY, FILTER, OVER or the like");
         let instead = "that is for aggregates and window functions, and this is none";
         self.absent(is_of_rows && is_scalar(&name), &words, instead)
+    }
+
+    /// `COUNT(*)` is the only function of a wildcard, and COUNT of several columns is one of different ones.
+    fn rows_counted(&self, name: &str, args: &[FunctionArg], is_distinct: bool) -> CheckResult {
+        let has_wildcard = args.iter().any(|arg| {
+            matches!(
+                arg,
+                FunctionArg::Unnamed(
+                    FunctionArgExpr::Wildcard
+                        | FunctionArgExpr::QualifiedWildcard(_)
+                        | FunctionArgExpr::WildcardWithOptions(_)
+                )
+            )
+        });
+        let shown = name.to_uppercase();
+        if name.eq_ignore_ascii_case("count") {
+            let words = "COUNT(DISTINCT *)";
+            let instead = "name the columns, as in COUNT(DISTINCT a, b)";
+            self.absent(has_wildcard && is_distinct, words, instead)?;
+            let words = "COUNT of several values";
+            let instead = "give one, as in COUNT(*), or COUNT(DISTINCT a, b) for different ones";
+            return self.absent(args.len() > 1 && !is_distinct, words, instead);
+        }
+        let words = format!("{shown}(*)");
+        let instead = format!("give {shown} a column; COUNT(*) alone is of whole rows");
+        self.absent(has_wildcard, &words, &instead)
     }
 }
