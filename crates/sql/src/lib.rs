@@ -54,7 +54,9 @@ pub use adql::{AdqlOperators, UPLOAD_SCHEMA, UploadedName, adql_warnings, with_u
 pub use areaspec::{TableShape, TableShapes};
 pub use as_of::{AS_OF_FUNCTION, AS_OF_VARIABLE, replace_as_of, time_as_text, time_of_variable};
 pub use connection::Connection;
-pub use crossmatch::{Find, MatchCall, MatchFunction, MatchJoin};
+pub use crossmatch::{
+    Find, MatchCall, MatchFunction, MatchJoin, MatchNames, SEPARATION_COLUMN, SIDE_SUFFIXES,
+};
 pub use dialect::Dialect;
 pub use error::{NotFound, SqlError, denied_database, denied_table, is_own_mistake};
 pub use error_code::ErrorCode;

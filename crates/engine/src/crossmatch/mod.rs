@@ -12,7 +12,6 @@
 //! the rows of the result, and would change who is nearest if it were tested before. Those on the probe side's columns go below
 //! ([`push_filters`]).
 
-mod names;
 mod node;
 mod physical;
 mod position;

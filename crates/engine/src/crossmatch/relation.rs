@@ -13,12 +13,11 @@ use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::sqlparser::ast::{Ident, Query, TableAlias, TableFactor};
 use sky::Angle;
 use sql::functions::SEPARATION;
-use sql::{Find, MatchCall, MatchJoin};
+use sql::{Find, MatchCall, MatchJoin, MatchNames, SEPARATION_COLUMN, SIDE_SUFFIXES};
 
-use super::names::{OutputNames, SUFFIXES};
 use super::node::{CrossmatchNode, NodeSide};
 use super::position;
-use crate::exec::{MatchRule, MatchSelection, SEPARATION_COLUMN, Unmatched};
+use crate::exec::{MatchRule, MatchSelection, Unmatched};
 
 /// Arcseconds in a degree.
 const ARCSEC: f64 = 3600.0;
@@ -57,7 +56,7 @@ impl RelationPlanner for MatchRelations {
 
 /// The declared spelling of a name to which a crossmatch has put a suffix.
 pub(crate) fn suffixed(name: &str, declared: impl Fn(&str) -> Option<String>) -> Option<String> {
-    SUFFIXES.into_iter().find_map(|suffix| {
+    SIDE_SUFFIXES.into_iter().find_map(|suffix| {
         let declared = declared(name.strip_suffix(suffix)?)?;
         Some(declared + suffix)
     })
@@ -197,7 +196,7 @@ impl Pairing {
         let left = PlannedSide::plan(call, "left", &call.left, left, context)?;
         let right = call.right_position.as_ref();
         let right = PlannedSide::plan(call, "right", &call.right, right, context)?;
-        let names = OutputNames::of(&left.own, &right.own, SEPARATION_COLUMN);
+        let names = MatchNames::of(&left.own, &right.own);
         let (left, right) = (left.side(names.left)?, right.side(names.right)?);
         let function = context.context_provider().get_function_meta(SEPARATION);
         let function =
@@ -278,11 +277,9 @@ fn node(
 
 /// The left side's rows alone have nobody's names to be told from.
 fn under_own_names(matched: LogicalPlan, left: &Side) -> Result<LogicalPlan> {
-    let mut used = std::collections::HashSet::new();
-    let named = left.names.iter().zip(&left.own).map(|(name, own)| {
-        let name_in_result = if used.insert(own) { own } else { name };
-        column(name).alias(name_in_result)
-    });
+    let alone = MatchNames::left_alone(&left.names, &left.own);
+    let named = left.columns().zip(alone);
+    let named = named.map(|(column, name)| column.alias(name));
     LogicalPlanBuilder::from(matched)
         .project(named.collect::<Vec<_>>())?
         .build()

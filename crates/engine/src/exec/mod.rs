@@ -28,7 +28,7 @@ pub use chunk_phase::{ChunkPhaseExec, PhaseSummary};
 pub(crate) use chunk_phase::{JournaledPhase, bind_to_piece, pieces_run};
 pub(crate) use crossmatch::separation_field;
 pub use crossmatch::{
-    CrossmatchExec, MatchColumn, MatchRule, MatchSelection, MatchSide, SEPARATION_COLUMN, Unmatched,
+    CrossmatchExec, MatchColumn, MatchRule, MatchSelection, MatchSide, Unmatched,
 };
 pub(crate) use neighbour_join::constant_value;
 pub use neighbour_join::{

@@ -27,8 +27,9 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Cte, Expr, Ident, ObjectName, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr,
-    Statement, TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut,
+    Cte, Expr, Ident, ObjectName, OrderBy, OrderByKind, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, Statement, TableAlias, TableFactor, TableWithJoins,
+    VisitMut, VisitorMut,
 };
 
 use self::aliases::Renamed;
@@ -36,6 +37,7 @@ use self::lists::{columns_of, give_names_back, query_of, write_out_common};
 use self::scope::{Scope, Source, Tables};
 use crate::areaspec::{TableShapes, name_parts, shape_of};
 use crate::common_columns::name_of;
+use crate::crossmatch::{MatchNames, joined_sides};
 use crate::error::typed;
 use crate::fold::fold_word;
 use crate::headings::SourceText;
@@ -212,6 +214,11 @@ impl Resolver<'_> {
             self.name_expressions(select);
         }
         let tables = self.tables_of(&mut select.from, outer);
+        if self.mistake.is_none() {
+            self.mistake = tables
+                .as_ref()
+                .and_then(|tables| self.repeated_in_wildcards(select, tables));
+        }
         let scope = Scope {
             tables: tables.as_ref(),
             outer,
@@ -246,8 +253,41 @@ impl Resolver<'_> {
         (columns, renamed)
     }
 
+    /// What is wrong with a wildcard for the columns of a table that has two of one name.
+    fn repeated_in_wildcards(&self, select: &Select, tables: &Tables) -> Option<SqlError> {
+        select.projection.iter().find_map(|item| {
+            let mut sources = tables.sources.iter();
+            let qualifiers = match item {
+                SelectItem::Wildcard(_) => vec![],
+                SelectItem::QualifiedWildcard(
+                    SelectItemQualifiedWildcardKind::ObjectName(name),
+                    _,
+                ) => name_parts(name),
+                _ => return None,
+            };
+            sources.find_map(|source| {
+                let mut columns = source.columns.iter();
+                let is_meant = source.is_meant_by(&qualifiers);
+                let repeated = columns.find(|column| is_meant && source.repeats(column))?;
+                Some(self.column_twice(source, repeated))
+            })
+        })
+    }
+
+    /// A column that a subquery has twice has no name by which it could be meant.
+    fn column_twice(&self, source: &Source, column: &str) -> SqlError {
+        let sql = self.source.sql;
+        let sentence = format!(
+            "the subquery {} has two columns {}: give one of them another name, as in SELECT a.{1} AS other",
+            typed(sql, &source.name.to_string()),
+            typed(sql, column)
+        );
+        let error = SqlError::about(sql, column, sentence);
+        error.with_code(ErrorCode::COLUMN_TWICE)
+    }
+
     /// Gives the expressions of a table's list the names of their texts, as those of results are headed.
-    fn name_expressions(&self, select: &mut Select) {
+    fn name_expressions(&mut self, select: &mut Select) {
         let texts = self.source.items(select);
         if texts.len() != select.projection.len() {
             return;
@@ -266,6 +306,12 @@ impl Resolver<'_> {
                     expr: take(expr),
                     alias: Ident::with_quote('`', name),
                 };
+            } else if self.mistake.is_none() {
+                let sentence = format!(
+                    "a subquery has two columns {text}: give one of them a name, as in {text} AS other"
+                );
+                let error = SqlError::about(self.source.sql, text, sentence);
+                self.mistake = Some(error.with_code(ErrorCode::COLUMN_TWICE));
             }
         }
     }
@@ -374,15 +420,31 @@ impl Resolver<'_> {
                 args: None,
                 ..
             } => self.columns_of_table(name, alias),
-            TableFactor::Derived { subquery, .. } => self.query(subquery, None, Place::Table),
-            _ => {
-                let nothing = Scope {
-                    tables: None,
-                    outer: None,
+            TableFactor::Derived {
+                subquery, alias, ..
+            } => {
+                let place = match alias {
+                    Some(alias) if !alias.columns.is_empty() => Place::Result,
+                    _ => Place::Table,
                 };
-                self.names(factor, &nothing);
-                None
+                self.query(subquery, None, place)
             }
+            _ => match joined_sides(factor) {
+                Some((join, [left, right])) => {
+                    let left = self.query(left, None, Place::Table);
+                    let right = self.query(right, None, Place::Table);
+                    left.zip(right)
+                        .map(|(left, right)| MatchNames::of(&left, &right).given(join, &left))
+                }
+                None => {
+                    let nothing = Scope {
+                        tables: None,
+                        outer: None,
+                    };
+                    self.names(factor, &nothing);
+                    None
+                }
+            },
         };
         let name = name_of(factor);
         let columns = match factor {
@@ -517,14 +579,7 @@ impl Names<'_, '_, '_> {
             .iter()
             .filter(|source| source.is_meant_by(&qualifiers));
         let source = meant.find(|source| source.repeats(&column.value))?;
-        let sql = self.resolver.source.sql;
-        let sentence = format!(
-            "the subquery {} has two columns {}: give one of them another name, as in SELECT a.{1} AS other",
-            typed(sql, &source.name.to_string()),
-            typed(sql, &column.value)
-        );
-        let error = SqlError::about(sql, &column.value, sentence);
-        Some(error.with_code(ErrorCode::COLUMN_TWICE))
+        Some(self.resolver.column_twice(source, &column.value))
     }
 }
 

@@ -88,10 +88,14 @@ fn has_common_columns(from: &TableWithJoins) -> bool {
     })
 }
 
-/// Whether a subquery may have two columns of one name by its wildcards.
+/// Whether a subquery may have two columns of one name.
 fn may_repeat(body: &SetExpr) -> bool {
     match body {
         SetExpr::Select(select) => {
+            let mut names = HashSet::new();
+            if item_names(select).any(|name| !names.insert(name)) {
+                return true;
+            }
             let wildcards = select.projection.iter().filter(|item| {
                 matches!(
                     item,
@@ -105,6 +109,17 @@ fn may_repeat(body: &SetExpr) -> bool {
         SetExpr::Query(query) => may_repeat(&query.body),
         _ => false,
     }
+}
+
+/// The names of the columns that items of a list are, or are given.
+fn item_names(select: &Select) -> impl Iterator<Item = &str> {
+    let names = select.projection.iter().filter_map(|item| match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(alias),
+        SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(name),
+        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(names)) => names.last(),
+        _ => None,
+    });
+    names.map(|name| name.value.as_str())
 }
 
 /// The names that items of a list are given.

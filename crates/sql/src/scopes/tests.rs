@@ -240,6 +240,9 @@ fn a_column_that_a_subquery_has_twice_has_no_name() {
         "SELECT x FROM (SELECT a.x, b.x FROM a, b) t",
         "SELECT t.x FROM (SELECT * FROM a, b) t",
         "WITH t AS (SELECT a.*, b.* FROM a, b) SELECT 1 FROM t, d WHERE x > y",
+        "SELECT * FROM (SELECT a.x, b.x FROM a, b) t",
+        "SELECT t.* FROM d, (SELECT a.x, v AS x FROM a) t",
+        "WITH t AS (SELECT a.*, b.* FROM a, b) SELECT d.v, t.* FROM t, d",
     ] {
         for dialect in Dialect::ALL {
             let told = resolved(dialect, sql);
@@ -250,10 +253,41 @@ fn a_column_that_a_subquery_has_twice_has_no_name() {
         }
     }
     for sql in [
-        "SELECT * FROM (SELECT a.x, b.x FROM a, b) t",
+        "SELECT count(*) FROM (SELECT a.x, b.x FROM a, b) t",
+        "SELECT d.* FROM d, (SELECT a.x, b.x FROM a, b) t",
         "SELECT v FROM (SELECT * FROM a, b) t",
         "SELECT x FROM (SELECT a.x, b.x FROM a, b) t (x, other)",
+        "SELECT * FROM (SELECT x + 1, x + 1 FROM a) t (x, other)",
     ] {
         assert_eq!(resolved(Dialect::Adql, sql), sql);
+    }
+}
+
+/// Nothing was known of a SELECT with a crossmatch: what a name means was left to the planner.
+#[test]
+fn crossmatches_have_the_columns_of_their_sides() {
+    let calls = "crossmatch((SELECT * FROM a), (SELECT * FROM b), 1, 'best', ";
+    for (sql, expected) in [
+        (
+            format!(
+                "SELECT x FROM a JOIN b USING (x) WHERE EXISTS (SELECT 1 FROM {calls}'1and2') AS m WHERE w = x AND v = x_2)"
+            ),
+            format!(
+                "SELECT a.x AS x FROM a JOIN b ON a.x = b.x \
+                 WHERE EXISTS (SELECT 1 FROM {calls}'1and2') AS m WHERE w = a.x AND v = x_2)"
+            ),
+        ),
+        (
+            format!("SELECT -v AS v FROM d JOIN {calls}'1not2') AS m ORDER BY m.v + 0"),
+            format!("SELECT -v AS __named_1 FROM d JOIN {calls}'1not2') AS m ORDER BY m.v + 0"),
+        ),
+        (
+            format!("SELECT * FROM c NATURAL JOIN {calls}'1not2') AS m"),
+            format!(
+                "SELECT c.x AS x, c.* EXCLUDE (x), m.* EXCLUDE (x) FROM c JOIN {calls}'1not2') AS m ON c.x = m.x"
+            ),
+        ),
+    ] {
+        assert_eq!(in_mysql(&sql), expected);
     }
 }

@@ -28,6 +28,7 @@ use datafusion::physical_plan::{
 };
 use futures::TryStreamExt;
 use sky::Angle;
+use sql::SEPARATION_COLUMN;
 use sql::interrupt::carried;
 use tokio::sync::OnceCell;
 use tokio::sync::mpsc::Sender;
@@ -44,8 +45,6 @@ use crate::search_cover::SearchCover;
 const BATCHES_AHEAD: usize = 2;
 /// Rows from anywhere on the sky that are gathered and matched together: the other side is read anew for each so many.
 const ROWS_GATHERED: usize = 1 << 20;
-/// The column of separations.
-pub const SEPARATION_COLUMN: &str = "separation";
 
 /// Which of the pairs within the radius are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -5,6 +5,8 @@
 //! functions do is for the planner; here is what can be told from the text: which arguments there are and whether they
 //! make sense together.
 
+mod names;
+
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
@@ -12,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::parser::Parser;
 
+pub use self::names::{MatchNames, SEPARATION_COLUMN, SIDE_SUFFIXES};
 use crate::visiting::visit_mut;
 use crate::{Dialect, SqlError};
 
@@ -200,26 +203,45 @@ pub(crate) fn wrap_sides(
 }
 
 fn wrap(dialect: Dialect, function: MatchFunction, factor: &mut TableFactor) {
+    for side in sides(function, factor).into_iter().flatten() {
+        if let Some(query) = select_all(dialect, side) {
+            *side = Expr::Subquery(query);
+        }
+    }
+}
+
+/// The arguments of a call that are its left and its right side.
+fn sides(function: MatchFunction, factor: &mut TableFactor) -> [Option<&mut Expr>; 2] {
+    let mut found = [None, None];
     let TableFactor::Table {
         args: Some(args), ..
     } = factor
     else {
-        return;
+        return found;
     };
     let mut order = function.arguments().iter();
     for arg in &mut args.args {
         let name = match arg {
-            FunctionArg::Unnamed(_) => order.next().map(|argument| argument.name().to_owned()),
-            _ => name_of(arg).map(str::to_owned),
+            FunctionArg::Unnamed(_) => order.next().map(|argument| argument.name()),
+            _ => name_of(arg),
         };
-        if [Argument::Left.name(), Argument::Right.name()]
-            .iter()
-            .any(|side| name.as_deref() == Some(side))
-            && let Some(expr) = value_mut(arg)
-            && let Some(query) = select_all(dialect, expr)
-        {
-            *expr = Expr::Subquery(query);
+        let sides = [Argument::Left, Argument::Right];
+        let at = sides.iter().position(|side| name == Some(side.name()));
+        if let Some(at) = at {
+            found[at] = value_mut(arg);
         }
+    }
+    found
+}
+
+/// The sides of a FROM item that is a call of these functions, and which of their rows it gives.
+pub(crate) fn joined_sides(factor: &mut TableFactor) -> Option<(MatchJoin, [&mut Query; 2])> {
+    let call = MatchCall::of(factor).ok()??;
+    match sides(call.function, factor) {
+        [Some(Expr::Subquery(left)), Some(Expr::Subquery(right))] => {
+            Some((call.join, [left, right]))
+        }
+        _ => None,
     }
 }
 
