@@ -29,10 +29,13 @@ def main(url: str) -> None:
     seen["listed"] = job.jobid in [listed.jobid for listed in service.list_async_jobs()]
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "mine.vot"
-        Table({"number": [3, 5, 100_000], "name": ["three", "five", "none"]}).write(path, format="votable")
+        mine = Table({"number": [3, 5, 100_000], "name": ["three", "five", "none"]})
+        mine.write(path, format="votable")
         for launch in (service.launch_job, service.launch_job_async):
-            found = launch(JOINED, upload_resource=str(path), upload_table_name="mine").get_results()
-            seen[launch.__name__] = [[int(row["id"]), str(row["name"])] for row in found]
+            for resource, of in ((str(path), ""), (mine, " of a table in memory")):
+                for output in ("votable", "csv"):
+                    found = launch(JOINED, upload_resource=resource, upload_table_name="mine", output_format=output).get_results()
+                    seen[f"{launch.__name__}{of} as {output}"] = [[int(row["id"]), str(row["name"])] for row in found]
     try:
         service.launch_job("SELECT nothing FROM sky.Star")
     except Exception as error:  # noqa: BLE001 - of whatever class, its sentence is what the user sees

@@ -10,7 +10,7 @@ use multer::{Field, Multipart};
 
 use super::uploads::{Source, TABLE, Uploads};
 use crate::http::HttpState;
-use crate::http::parameters::RequestParameters;
+use crate::http::parameters::{RequestParameters, pairs};
 use crate::http::problem::Problem;
 use crate::http::received_table::{ReceivedTable, TableRoom};
 use crate::http::upload::{ReceivedBody, Upload, UploadRate};
@@ -162,8 +162,7 @@ impl Parts {
             let table = ReceivedTable::receive(Body::from(value), TABLE, room).await?;
             self.tables.push((name, table));
         }
-        let address = RequestParameters::read(query)?;
-        values.extend(address.all().iter().cloned());
+        values.extend(pairs(query)?);
         let parameters = RequestParameters::of(values);
         Ok(TapForm {
             uploads: Uploads::of(&parameters, self.tables, room).await?,
