@@ -60,6 +60,19 @@ def test_parquet(meridian: Meridian, data: Path) -> None:
     assert rows_of(pq.read_table(io.BytesIO(execute(meridian, data, "--format", "parquet", QUERY).stdout))) == ROWS
 
 
+def test_texts_are_of_a_type_that_pyarrow_computes_with(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    """They were `string_view`, of which pyarrow has no filter, no order and no comparison."""
+    parquet, exported = tmp_path / "rows.parquet", tmp_path / "star.parquet"
+    assert execute(meridian, data, "--format", "parquet", "--output", parquet, QUERY).status == 0
+    meridian.must("export", "--data", data, "--db", "sky", "--table", "Star", "--format", "parquet", "--output", exported, "--quiet")
+    arrow = read_arrow(execute(meridian, data, "--format", "arrow", QUERY).stdout)
+    for table in (pq.read_table(parquet), pq.read_table(exported), arrow):
+        assert table.schema.field("note").type == pa.string()
+        assert table.sort_by("note").column("note").to_pylist()[0] == ""
+    for path in (parquet, exported):
+        assert pq.read_table(path, filters=[("note", "==", "plain")]).column("id").to_pylist() == [1]
+
+
 def test_csv(meridian: Meridian, data: Path) -> None:
     lines = list(csv.reader(io.StringIO(execute(meridian, data, "--format", "csv", QUERY).text)))
     assert lines[0] == ["id", "note", "ra"]

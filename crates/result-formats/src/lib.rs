@@ -7,6 +7,7 @@ mod delimited;
 mod field_element;
 mod fits;
 pub mod nested;
+mod plain_texts;
 mod shown;
 mod value_form;
 mod voparquet;
@@ -28,6 +29,7 @@ use parquet::file::properties::WriterProperties;
 use delimited::DelimitedWriter;
 pub use field_element::{FieldElement, attribute, escaped};
 use fits::FitsWriter;
+use plain_texts::{plain_batches, plain_schema};
 pub use value_form::{ItemForm, ValueForm};
 pub use voparquet::{TableWords, votable_metadata};
 
@@ -167,10 +169,14 @@ impl<W: Write + Send> ResultWriter<W> {
                     .set_compression(Compression::ZSTD(ZstdLevel::default()))
                     .set_key_value_metadata(Some(votable_metadata(None, schema)))
                     .build();
-                let writer = ArrowWriter::try_new(out, schema.clone(), Some(properties))?;
+                let schema = plain_schema(schema);
+                let writer = ArrowWriter::try_new(out, schema, Some(properties))?;
                 Encoder::Parquet(Box::new(writer))
             }
-            ResultFormat::Arrow => Encoder::Arrow(Box::new(StreamWriter::try_new(out, schema)?)),
+            ResultFormat::Arrow => {
+                let schema = plain_schema(schema);
+                Encoder::Arrow(Box::new(StreamWriter::try_new(out, &schema)?))
+            }
             ResultFormat::Fits => Encoder::Fits(Box::new(FitsWriter::new(schema, out)?)),
         }))
     }
@@ -184,12 +190,18 @@ impl<W: Write + Send> ResultWriter<W> {
             Encoder::Delimited(writer) => writer.write(batch)?,
             Encoder::Json(writer) => writer.write(batch)?,
             Encoder::Parquet(writer) => {
-                writer.write(batch)?;
-                if writer.in_progress_size() >= ROW_GROUP_BYTES {
-                    writer.flush()?;
+                for batch in plain_batches(batch)? {
+                    writer.write(&batch)?;
+                    if writer.in_progress_size() >= ROW_GROUP_BYTES {
+                        writer.flush()?;
+                    }
                 }
             }
-            Encoder::Arrow(writer) => writer.write(&shown::only_shown(batch)?)?,
+            Encoder::Arrow(writer) => {
+                for batch in plain_batches(batch)? {
+                    writer.write(&shown::only_shown(&batch)?)?;
+                }
+            }
             Encoder::Fits(writer) => writer.write(batch)?,
         }
         Ok(())
