@@ -298,6 +298,26 @@ def test_lsdb_opens_what_is_served(meridian: Meridian, data: Path, tmp_path: Pat
     assert [(key,) for key in near] == meridian.rows(data, "sky", cone_of)
 
 
+def assert_ranges_are_conditional(url: str, whole: bytes) -> None:
+    """A range is sent of the file that If-Range names; of another one, and of a range that cannot be read, the whole file is."""
+    _, headers, _ = fetched(url, method="HEAD")
+    tag, date = headers["etag"], headers["last-modified"]
+    wanted = {"Range": "bytes=10-29"}
+    for condition in (tag, date):
+        status, _, part = fetched(url, {**wanted, "If-Range": condition})
+        assert (status, part) == (206, whole[10:30])
+    for condition in (f"W/{tag}", '"another"', "Thu, 01 Jan 2026 00:00:00 GMT", "Thu, 01 Jan 2099 00:00:00 GMT", "nothing"):
+        status, headers, body = fetched(url, {**wanted, "If-Range": condition})
+        assert (status, body, headers.get("content-range")) == (200, whole, None), condition
+    for unreadable in ("rows=0-9", "bytes", "bytes=x-y", "bytes=9-0", "bytes=0-1,5-6"):
+        status, _, body = fetched(url, {"Range": unreadable})
+        assert (status, body) == (200, whole), unreadable
+    beyond = {"Range": f"bytes={len(whole)}-"}
+    assert fetched(url, {**beyond, "If-Range": tag})[0] == 416
+    assert fetched(url, {**beyond, "If-Range": '"another"'})[0] == 200
+    assert fetched(url, {"Range": f"bytes=-{len(whole) + 5}"})[2] == whole
+
+
 def test_files_are_served_by_ranges_to_those_who_may_read_them(meridian: Meridian, data: Path, tmp_path: Path) -> None:
     copy = tmp_path / "data"
     shutil.copytree(data, copy)
@@ -317,6 +337,7 @@ def test_files_are_served_by_ranges_to_those_who_may_read_them(meridian: Meridia
             assert (status, headers["content-range"], part) == (206, f"bytes 10-29/{len(whole)}", whole[10:30])
             assert fetched(url, {"Range": "bytes=-8"})[2] == whole[-8:]
             assert fetched(url, {"Range": f"bytes={len(whole) + 5}-"})[0] == 416
+            assert_ranges_are_conditional(url, whole)
             tables.append(pq.read_table(pa.BufferReader(whole)))
             assert_described(pa.BufferReader(whole))
         rows = pa.concat_tables(tables)

@@ -8,6 +8,7 @@
 //! Files stay for the next request as long as there is room; who is being sent one keeps it.
 
 mod files;
+mod ranges;
 
 use std::io::Write;
 use std::path::Path as FilePath;
@@ -76,7 +77,7 @@ pub(super) async fn file(
     Extension(address): Extension<ClientAddress>,
     Path((database, table, path)): Path<(String, String, String)>,
     headers: HeaderMap,
-    request: Request,
+    mut request: Request,
 ) -> Result<Response<Body>, Problem> {
     let not_there = || {
         Problem::not_found(format!(
@@ -91,6 +92,7 @@ pub(super) async fn file(
         requester,
     };
     let made = asked.file(name).await?.ok_or_else(not_there)?;
+    ranges::settle(&mut request, made.path()).await;
     let served = ServeFile::new(made.path()).oneshot(request).await;
     // The file is open now, and its place on the disk is kept until it has been sent.
     served
