@@ -281,8 +281,38 @@ def test_results_are_what_astropy_reads(meridian: Meridian, stars: Path, tmp_pat
     # What was written is read again as it was.
     again = meridian.sql(stars, "sky", f"SELECT * FROM read_fits('{out}') AS f ORDER BY id")
     for name in answer.column_names:
-        if name != "moment":
-            assert again.column(name).to_pylist() == answer.column(name).to_pylist(), name
+        assert again.column(name).to_pylist() == answer.column(name).to_pylist(), name
+
+
+def test_times_come_back(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
+    """They came back as texts, which no time compares with."""
+    out, data = tmp_path / "out.fits", tmp_path / "data"
+    query = """
+        SELECT id AS n, CASE WHEN id <> 3 THEN CAST('2026-11-20 08:30:15.25' AS TIMESTAMP) END AS seen, CAST('2026-11-21' AS DATE) AS day, name AS name
+        FROM Star ORDER BY id"""
+    meridian.must("sql", "--data", stars, "--db", "sky", "--dialect", "adql", "--format", "fits", "--output", out, query)
+    with fits.open(out) as file:
+        header = file[1].header
+    assert [header.get(f"TXTYP{n}") for n in range(1, 5)] == [None, "timestamp", "timestamp", None]
+    assert [row[0] for row in astropy.table.Table.read(out)["n", "seen"]] == list(range(10))
+    meridian.load(data, "sky", "Seen", out, kind="replicated")
+    found = meridian.sql(data, "sky", "SELECT n, seen, day, name FROM Seen ORDER BY n")
+    assert [pa.types.is_timestamp(field.type) for field in found.schema] == [False, True, True, False]
+    assert [str(moment) for moment in found.column("seen").to_pylist()] == ["None" if n == 3 else "2026-11-20 08:30:15.250000" for n in range(10)]
+    assert meridian.rows(data, "sky", "SELECT COUNT(*) FROM Seen WHERE seen > TIMESTAMP '2026-11-20 08:30:15' AND day = TIMESTAMP '2026-11-21 00:00:00'") == [(9,)]
+
+
+def test_texts_that_are_no_times_are_told(meridian: Meridian, tmp_path: Path) -> None:
+    """Where a schema declares the column a text, they are loaded as they are."""
+    table = fits.BinTableHDU.from_columns([column("n", "J", [1, 2]), column("seen", "10A", [" 2026-01-0", "yesterday"])])
+    table.header["TXTYP2"] = "adql:TIMESTAMP"
+    path = write(tmp_path / "t.fits", table)
+    outcome = meridian.run(*load_arguments(tmp_path / "data", "sky", "Seen", path, kind="replicated"))
+    assert_rejected(outcome, "row 1", "2026-01-0", "in the column seen is no time")
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"columns": [{"name": "n", "type": "int"}, {"name": "seen", "type": "varchar(10)"}]}')
+    meridian.load(tmp_path / "data", "sky", "Seen", path, kind="replicated", schema=schema)
+    assert meridian.rows(tmp_path / "data", "sky", "SELECT seen FROM Seen ORDER BY n") == [(" 2026-01-0",), ("yesterday",)]
 
 
 def test_a_result_without_rows_has_columns(meridian: Meridian, stars: Path, tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ impl RowFile {
     }
 
     /// Looks at a file that somebody has sent, of which no more is decoded than the budget allows. In a text file the columns that are
-    /// declared have the types that are given; others are inferred. Times of a VOTable are texts where they are declared so.
+    /// declared have the types that are given; others are inferred. Times of VOTable and FITS are texts where they are declared so.
     ///
     /// # Errors
     /// Those of [`RowFile::open`], and a file that is beyond the budget.
@@ -290,7 +290,7 @@ fn open_file(
     format::open_one(path, &TextLayout::default(), None, None, budget)
 }
 
-/// Gives columns of a file the types that are declared for them: those of a text file have none of their own, and times of a VOTable may
+/// Gives columns of a file the types that are declared for them: those of a text file have none of their own, and times of VOTable and FITS may
 /// stay texts.
 fn declare_types(columns: &mut [Column], format: FileFormat, declared: &[Column]) {
     let names = Names::of(declared.iter().map(|column| column.name.as_str()));
@@ -301,7 +301,9 @@ fn declare_types(columns: &mut [Column], format: FileFormat, declared: &[Column]
         let types = (column.ty, declared[at].ty);
         let is_taken = match format {
             FileFormat::Text => true,
-            FileFormat::VoTable => types == (ColumnType::Timestamp, ColumnType::Text),
+            FileFormat::VoTable | FileFormat::Fits => {
+                types == (ColumnType::Timestamp, ColumnType::Text)
+            }
             _ => false,
         };
         if is_taken {

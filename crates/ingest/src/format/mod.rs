@@ -21,6 +21,7 @@ mod parquet_place;
 mod parquet_views;
 pub(crate) mod text;
 mod thrift;
+mod times;
 pub(crate) mod votable;
 
 pub(crate) use magic::{FORMATS_OF_CLIENTS, Magic, magic, magic_of};

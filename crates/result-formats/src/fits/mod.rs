@@ -3,8 +3,8 @@
 //! Its header says how many rows follow and how long the longest text is. So rows are kept in a temporary file, as Arrow, until all are there.
 //!
 //! Integers have a number for NULL (TNULLn) that no row has; of truths it is a zero byte, of floating-point numbers NaN, of texts an empty
-//! one. Unsigned integers, and signed ones of 8 bits, are written with an offset (TZEROn). Dates and times are texts of ISO 8601, decimals are
-//! doubles, bytes are texts of hexadecimal digits. Lists of numbers are arrays, which have one length in all rows of a column.
+//! one. Unsigned integers, and signed ones of 8 bits, are written with an offset (TZEROn). Dates and times are texts of ISO 8601 with the xtype `timestamp`, decimals are doubles, bytes are texts of hexadecimal digits.
+//! Lists of numbers are arrays, which have one length in all rows of a column.
 //!
 //! A header has ASCII alone. What is said of a column may be longer than a card (CONTINUE); its name may not.
 
@@ -29,15 +29,17 @@ use fitsio_pure::value::Value;
 
 use self::names::header_names;
 use self::values::{ColumnSummary, kept_array, kept_type};
-use crate::WriteError;
+use crate::{ValueForm, WriteError};
 
 /// Bytes of which headers and data are made up.
 const BLOCK: usize = 2880;
+/// The key of how texts are to be read, which those of times tell without it.
+const XTYPE: &str = "xtype";
 /// Keys of a field's metadata, and the keywords of what they say.
 const DESCRIPTIONS: [(&str, &str); 4] = [
     ("unit", "TUNIT"),
     ("ucd", "TUCD"),
-    ("xtype", "TXTYP"),
+    (XTYPE, "TXTYP"),
     ("utype", "TUTYP"),
 ];
 /// The key of what a column means, in words.
@@ -177,7 +179,12 @@ impl<W: Write> FitsWriter<W> {
                 add("TZERO", zero);
             }
             for (key, keyword) in DESCRIPTIONS {
-                match field.metadata().get(key) {
+                let known = field.metadata().get(key).map(String::as_str);
+                let word = match key {
+                    XTYPE => ValueForm::of(field.data_type()).xtype().or(known),
+                    _ => known,
+                };
+                match word {
                     Some(word) if !word.is_empty() => add(keyword, text(word)),
                     _ => {}
                 }
@@ -553,7 +560,8 @@ mod tests {
         let long = "f".repeat(70);
         let error = Field::new(&long, DataType::Float64, true)
             .with_metadata(said(&[("description", "its error")]));
-        let cards = cards(Schema::new(vec![flux, error]));
+        let seen = Field::new("seen", DataType::Date32, true);
+        let cards = cards(Schema::new(vec![flux, error, seen]));
         let has = |card: &str| assert!(cards.iter().any(|it| it == card), "{card}: {cards:?}");
         has("TTYPE1  = 'flux    '");
         has("TUNIT1  = 'Jy      '");
@@ -568,6 +576,7 @@ mod tests {
     fn null_is_a_number_that_no_row_has() {
         let bytes = |values: Vec<Option<u8>>| Arc::new(UInt8Array::from(values)) as ArrayRef;
         assert_eq!(
+        has("TXTYP3  = 'timestamp'");
             form(bytes(vec![Some(0), Some(255)])),
             ("1B".to_owned(), None)
         );

@@ -6,7 +6,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, ArrowPrimitiveType, BooleanBuilder, PrimitiveArray, StringBuilder};
+use arrow::array::{
+    ArrayRef, ArrowPrimitiveType, BooleanBuilder, PrimitiveArray, StringBuilder,
+    TimestampMicrosecondBuilder,
+};
 use arrow::datatypes::{
     Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
     UInt32Type, UInt64Type,
@@ -17,6 +20,8 @@ use super::damaged;
 use crate::budget::DecodeMeter;
 use crate::error::IngestError;
 use crate::format::elements::{Element, put_array};
+use crate::format::text::timestamp;
+use crate::format::times::no_time;
 
 /// Arrays behind the rows.
 pub(super) struct Heap<'a> {
@@ -51,8 +56,44 @@ impl Rows<'_> {
             return Ok(self.values(column));
         }
         let mut texts = StringBuilder::with_capacity(self.count, self.count * 8);
+        self.each_text(column, meter, |_, text| {
+            match text.is_empty() {
+                true => texts.append_null(),
+                false => texts.append_value(text),
+            }
+            Ok(())
+        })?;
+        Ok(Arc::new(texts.finish()))
+    }
+
+    /// The cells of a column of times, which are texts in the file.
+    pub fn times(
+        &self,
+        column: &FitsColumn,
+        meter: &mut DecodeMeter,
+    ) -> Result<ArrayRef, IngestError> {
+        let mut times = TimestampMicrosecondBuilder::with_capacity(self.count);
+        self.each_text(column, meter, |row, text| {
+            let text = text.trim();
+            let time = timestamp(text.as_bytes()).map_err(|_| {
+                let told = no_time(text, &column.name);
+                damaged(self.path, format!("row {row}: {told}"))
+            })?;
+            times.append_option(time);
+            Ok(())
+        })?;
+        Ok(Arc::new(times.finish()))
+    }
+
+    /// Gives the text of each cell of a column with the number of its row.
+    fn each_text(
+        &self,
+        column: &FitsColumn,
+        meter: &mut DecodeMeter,
+        mut take: impl FnMut(u64, &str) -> Result<(), IngestError>,
+    ) -> Result<(), IngestError> {
         let mut text = String::new();
-        for (row, cell) in self.raw(column).enumerate() {
+        for (number, cell) in (self.first..).zip(self.raw(column)) {
             text.clear();
             match column.in_heap {
                 None => {
@@ -60,19 +101,15 @@ impl Rows<'_> {
                     self.put_text(column, cell, column.repeat as usize, &mut text);
                 }
                 Some(descriptor) => {
-                    let number = self.first + row as u64;
                     let (bytes, count) = self.of_heap(column, descriptor, cell, number, meter)?;
                     self.check_text(column, count as u64)?;
                     self.put_text(column, &bytes, count, &mut text);
                 }
             }
             meter.add(text.len() as u64)?;
-            match text.is_empty() {
-                true => texts.append_null(),
-                false => texts.append_value(&text),
-            }
+            take(number, &text)?;
         }
-        Ok(Arc::new(texts.finish()))
+        Ok(())
     }
 
     /// The bytes of each row's cell.

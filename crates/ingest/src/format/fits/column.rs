@@ -5,6 +5,7 @@ use fitsio_pure::bintable::{BinaryColumnType, parse_tdim, parse_tform_binary};
 
 use super::header::Header;
 use crate::format::FieldDescription;
+use crate::format::times::{TIMESTAMP, is_timestamp};
 
 /// What an element of a cell is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,6 +113,8 @@ pub(super) struct FitsColumn {
     pub scaling: Scaling,
     /// Characters of each text, where a cell has several.
     pub text_width: Option<usize>,
+    /// Whether its texts are times.
+    pub is_time: bool,
     pub described: FieldDescription,
 }
 
@@ -165,6 +168,9 @@ impl FitsColumn {
         let text_width = widths
             .filter(|widths| widths.len() > 1)
             .map(|widths| widths[0]);
+        // Cells of several texts are no times.
+        let is_time = kind == Kind::Ascii && text_width.is_none() && is_timestamp(text("TXTYP"));
+        let xtype = if is_time { TIMESTAMP } else { text("TXTYP") };
         Ok(Self {
             kind,
             repeat,
@@ -174,10 +180,11 @@ impl FitsColumn {
             null: header.integer(&key("TNULL")).filter(|_| kind.is_integer()),
             scaling: Scaling::of(kind, scale, zero),
             text_width: text_width.filter(|width| *width > 0),
+            is_time,
             described: FieldDescription {
                 unit: text("TUNIT").to_owned(),
                 ucd: text("TUCD").to_owned(),
-                xtype: text("TXTYP").to_owned(),
+                xtype: xtype.to_owned(),
                 utype: text("TUTYP").to_owned(),
                 description: text("TCOMM").to_owned(),
             },
@@ -221,6 +228,9 @@ impl FitsColumn {
     }
 
     fn ty(&self) -> ColumnType {
+        if self.is_time {
+            return ColumnType::Timestamp;
+        }
         if !self.is_one_value() {
             return ColumnType::Text;
         }

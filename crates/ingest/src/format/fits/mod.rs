@@ -8,8 +8,8 @@
 //! truths and integers, and the arithmetic with sizes that a header declares has to be checked for files of strangers.
 //!
 //! A row's place follows from its number, so that any number of threads read parts of a file; a gzipped one is read from front to end.
-//! An array of numbers becomes a text with blanks between them; so does a complex number. A text that is empty is NULL, as is a number
-//! that TNULLn says stands for none.
+//! An array of numbers becomes a text with blanks between them; so does a complex number. A text whose TXTYPn is `timestamp` is a time. A text
+//! that is empty is NULL, as is a number that TNULLn says stands for none.
 
 mod cells;
 mod column;
@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
-use catalog::Column;
+use catalog::{Column, ColumnType};
 use flate2::read::MultiGzDecoder;
 
 pub use self::headers::FitsHeaders;
@@ -389,10 +389,15 @@ impl RowReader {
             first: begin + 1,
         };
         let mut arrays: Vec<Option<ArrayRef>> = Vec::with_capacity(self.mapped.len());
-        for column in self.mapped.iter() {
+        for (wanted, column) in self.context.columns.iter().zip(self.mapped.iter()) {
+            let column = column.map(|at| &table.columns[at]);
             arrays.push(match column {
                 None => None,
-                Some(at) => Some(rows.cells(&table.columns[*at], &mut self.meter)?),
+                // Where a schema declares another type, they are the texts that they are.
+                Some(column) if column.is_time && wanted.ty == ColumnType::Timestamp => {
+                    Some(rows.times(column, &mut self.meter)?)
+                }
+                Some(column) => Some(rows.cells(column, &mut self.meter)?),
             });
         }
         self.context.note_latin1(rows.latin1.get());

@@ -12,6 +12,7 @@ use crate::format::FieldDescription;
 pub(super) use crate::format::elements::Element;
 use crate::format::elements::put_array;
 use crate::format::text::timestamp;
+use crate::format::times::no_time;
 use crate::row_errors::excerpt;
 
 /// What a cell, or each element of one, is.
@@ -181,13 +182,13 @@ impl Field {
 
     /// Says that a text is none of its values.
     pub fn no_value(&self, text: &str) -> String {
-        let (text, name) = (excerpt(text.as_bytes()), &self.name);
+        let name = &self.name;
         match self.is_time {
-            true => format!(
-                "{text} in the column {name} is no time, as its xtype says that all are: write times as 2026-11-20T08:00:00, or \
-                 leave the xtype out"
-            ),
-            false => format!("{text} in the column {name} is no value of its type"),
+            true => no_time(text, name),
+            false => {
+                let text = excerpt(text.as_bytes());
+                format!("{text} in the column {name} is no value of its type")
+            }
         }
     }
 
@@ -210,11 +211,6 @@ impl Field {
             declared: None,
         }
     }
-}
-
-/// Whether an xtype says that texts are times: DALI's, or that of TAP 1.0.
-pub(super) fn is_timestamp(xtype: &str) -> bool {
-    xtype == "timestamp" || xtype.eq_ignore_ascii_case("adql:TIMESTAMP")
 }
 
 /// Cells of one field.

@@ -8,10 +8,11 @@ use quick_xml::events::{BytesEnd, BytesRef, BytesStart, Event};
 
 use super::Xml;
 use super::document::{Document, open_document};
-use super::field::{ArraySize, Datatype, Field, is_timestamp};
+use super::field::{ArraySize, Datatype, Field};
 use super::metered::MeteredReader;
 use crate::budget::DecodeBudget;
 use crate::error::IngestError;
+use crate::format::times::{TIMESTAMP, is_timestamp};
 use crate::format::{FORMATS_OF_CLIENTS, FieldDescription, position_by_ucd};
 use crate::row_errors::excerpt;
 
@@ -251,7 +252,7 @@ fn field(element: &BytesStart<'_>) -> Result<Field, String> {
         && is_timestamp(&xtype)
         && !arraysize.is_some_and(|size| size.contains('x'));
     if is_time {
-        xtype = "timestamp".to_owned();
+        xtype = TIMESTAMP.to_owned();
     }
     let described = FieldDescription {
         unit: word("unit")?,
