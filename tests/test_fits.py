@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import math
 import os
 import warnings
@@ -313,6 +314,32 @@ def test_texts_that_are_no_times_are_told(meridian: Meridian, tmp_path: Path) ->
     schema.write_text('{"columns": [{"name": "n", "type": "int"}, {"name": "seen", "type": "varchar(10)"}]}')
     meridian.load(tmp_path / "data", "sky", "Seen", path, kind="replicated", schema=schema)
     assert meridian.rows(tmp_path / "data", "sky", "SELECT seen FROM Seen ORDER BY n") == [(" 2026-01-0",), ("yesterday",)]
+
+
+# The type of a column that is unsigned or has signed bytes, and the letter of its form where it has NULLs.
+WIDER = {"tinyint": "I", "smallint unsigned": "J", "int unsigned": "K", "tinyint unsigned": "B"}
+
+
+def test_nulls_of_every_integer_are_read_by_astropy(meridian: Meridian, tmp_path: Path) -> None:
+    """astropy compares TNULL with the number that TZERO was added to, and gave -128 for NULL, or an error."""
+    lines = ["n," + ",".join(f"c{at},w{at}" for at in range(len(WIDER))), "1" + ",7,8" * len(WIDER), "2" + ",,9" * len(WIDER)]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    types = {name: declared for at, kind in enumerate(WIDER) for name, declared in ((f"c{at}", kind), (f"w{at}", kind + " NOT NULL"))}
+    columns = [{"name": name, "type": declared} for name, declared in {"n": "int", **types}.items()]
+    (tmp_path / "schema.json").write_text(json.dumps({"columns": columns}))
+    data, out = tmp_path / "data", tmp_path / "out.fits"
+    meridian.load(data, "sky", "T", tmp_path / "t.csv", kind="replicated", schema=tmp_path / "schema.json")
+    meridian.must("sql", "--data", data, "--db", "sky", "--format", "fits", "--output", out, "SELECT * FROM T ORDER BY n")
+    with fits.open(out) as file:
+        forms = {name: form for name, form in zip(file[1].columns.names, file[1].columns.formats)}
+        zeros = {name: file[1].header.get(f"TZERO{at}") for at, name in enumerate(file[1].columns.names, start=1)}
+    table = astropy.table.Table.read(out)
+    for at, (kind, letter) in enumerate(WIDER.items()):
+        assert (forms[f"c{at}"], zeros[f"c{at}"]) == (letter, None), kind
+        assert (table[f"c{at}"].tolist(), list(table[f"w{at}"])) == ([7, None], [8, 9]), kind
+    assert zeros["w0"] == -128 and zeros["w1"] == 2**15
+    again = meridian.rows(tmp_path / "data", "sky", f"SELECT c0, c1, c2, c3, w0, w1, w2, w3 FROM read_fits('{out}') AS f ORDER BY n")
+    assert again == [(7,) * 4 + (8,) * 4, (None,) * 4 + (9,) * 4]
 
 
 def test_a_result_without_rows_has_columns(meridian: Meridian, stars: Path, tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 //! Its header says how many rows follow and how long the longest text is. So rows are kept in a temporary file, as Arrow, until all are there.
 //!
 //! Integers have a number for NULL (TNULLn) that no row has; of truths it is a zero byte, of floating-point numbers NaN, of texts an empty
-//! one. Unsigned integers, and signed ones of 8 bits, are written with an offset (TZEROn). Dates and times are texts of ISO 8601 with the xtype `timestamp`, decimals are doubles, bytes are texts of hexadecimal digits.
+//! one. Unsigned integers, and signed ones of 8 bits, are written with an offset (TZEROn), and where there are NULLs among them as the next
+//! longer ones. Dates and times are texts of ISO 8601 with the xtype `timestamp`, decimals are doubles, bytes are texts of hexadecimal digits.
 //! Lists of numbers are arrays, which have one length in all rows of a column.
 //!
 //! A header has ASCII alone. What is said of a column may be longer than a card (CONTINUE); its name may not.
@@ -266,6 +267,14 @@ struct Form {
 }
 
 impl Kind {
+    /// The next integer with room for all that one of so many bytes can be.
+    fn longer_integer(bytes: usize) -> Self {
+        Self::Integer {
+            bytes: 2 * bytes,
+            has_offset: false,
+        }
+    }
+
     /// The numbers that an integer of this kind can be.
     fn range(self) -> (i128, i128) {
         let Self::Integer { bytes, has_offset } = self else {
@@ -342,7 +351,7 @@ impl Form {
             },
         };
         match kind {
-            Kind::Integer { bytes, .. } if seen.has_nulls => Self::with_null(kind, bytes, seen),
+            Kind::Integer { .. } if seen.has_nulls => Self::with_null(kind, seen),
             _ => Self {
                 kind,
                 null: None,
@@ -351,10 +360,17 @@ impl Form {
         }
     }
 
-    /// A form that has a number for NULL which no row has: of the same kind, of a longer one, or else a text.
-    fn with_null(kind: Kind, bytes: usize, seen: &ColumnSummary) -> Self {
+    /// A form that has a number for NULL which no row has: of the same kind, of a longer one, or else a text. One with an offset is not
+    /// tried where there is a longer one: astropy takes TNULLn for a number to which the offset was added.
+    fn with_null(kind: Kind, seen: &ColumnSummary) -> Self {
         const LONGEST_INTEGER: usize = 20;
-        let mut tried = kind;
+        let mut tried = match kind {
+            Kind::Integer {
+                bytes,
+                has_offset: true,
+            } if bytes < 8 => Kind::longer_integer(bytes),
+            kind => kind,
+        };
         loop {
             let (least, largest) = tried.range();
             let free = match (seen.least > least, seen.largest < largest) {
@@ -370,10 +386,7 @@ impl Form {
                 };
             }
             tried = match tried {
-                Kind::Integer { bytes: wider, .. } if wider < 8 => Kind::Integer {
-                    bytes: 2 * wider.max(bytes),
-                    has_offset: false,
-                },
+                Kind::Integer { bytes, .. } if bytes < 8 => Kind::longer_integer(bytes),
                 _ => {
                     let width = LONGEST_INTEGER;
                     return Self {
@@ -521,7 +534,7 @@ fn encoded(batch: &RecordBatch, forms: &[Form]) -> Result<Vec<u8>, ArrowError> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Int8Array, Int64Array, UInt8Array};
+    use arrow::array::{Int8Array, Int64Array, UInt8Array, UInt16Array, UInt32Array, UInt64Array};
 
     use super::*;
 
@@ -564,6 +577,7 @@ mod tests {
         let cards = cards(Schema::new(vec![flux, error, seen]));
         let has = |card: &str| assert!(cards.iter().any(|it| it == card), "{card}: {cards:?}");
         has("TTYPE1  = 'flux    '");
+        has("TXTYP3  = 'timestamp'");
         has("TUNIT1  = 'Jy      '");
         has("TUTYP1  = 'phot:flux'");
         has("TCOMM1  = 'the flux, in the star''s ?-band'");
@@ -576,7 +590,6 @@ mod tests {
     fn null_is_a_number_that_no_row_has() {
         let bytes = |values: Vec<Option<u8>>| Arc::new(UInt8Array::from(values)) as ArrayRef;
         assert_eq!(
-        has("TXTYP3  = 'timestamp'");
             form(bytes(vec![Some(0), Some(255)])),
             ("1B".to_owned(), None)
         );
@@ -588,8 +601,16 @@ mod tests {
         let all = bytes(vec![Some(0), Some(255), None]);
         assert_eq!(form(all), ("1I".to_owned(), Some(-32768)));
         let signed = Arc::new(Int8Array::from(vec![Some(-128), None]));
-        // 127 is 255 before the offset is added.
-        assert_eq!(form(signed), ("1B".to_owned(), Some(255)));
+        // astropy read the NULL of a column with an offset as a number.
+        assert_eq!(form(signed), ("1I".to_owned(), Some(-32768)));
+        let shorts = Arc::new(UInt16Array::from(vec![Some(65535), None]));
+        assert_eq!(form(shorts), ("1J".to_owned(), Some(i32::MIN.into())));
+        let longs = Arc::new(UInt32Array::from(vec![Some(u32::MAX), None]));
+        assert_eq!(form(longs), ("1K".to_owned(), Some(i64::MIN)));
+        let whole = Arc::new(UInt16Array::from(vec![Some(65535)]));
+        assert_eq!(form(whole), ("1I".to_owned(), None));
+        let longest = Arc::new(UInt64Array::from(vec![Some(1), None]));
+        assert_eq!(form(longest), ("1K".to_owned(), Some(i64::MIN)));
         let ends = Int64Array::from(vec![Some(i64::MIN), Some(i64::MAX), None]);
         assert_eq!(form(Arc::new(ends)), ("20A".to_owned(), None));
         assert_eq!(
