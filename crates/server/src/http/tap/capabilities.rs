@@ -213,7 +213,7 @@ fn language(xml: &mut Xml) -> io::Result<()> {
         }
         text(xml, "description", "the Astronomical Data Query Language")?;
         for (group, forms) in FEATURES {
-            let group = format!("ivo://ivoa.net/std/tapregext#features-{group}");
+            let group = format!("ivo://ivoa.net/std/TAPRegExt#features-{group}");
             xml.create_element("languageFeatures")
                 .with_attribute(("type", group.as_str()))
                 .write_inner_content(|xml| {
