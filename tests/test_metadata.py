@@ -355,6 +355,9 @@ def test_the_virtual_observatory_sees_it(meridian: Meridian, server: Server, dat
     assert tap(server, query, "csv") == before
     metadata = {column["name"]: column for column in json.loads(tap(server, query, "json"))["metadata"]}
     assert metadata["r"]["description"] == RA_MEANS
+    # astroquery reads both of every column.
+    assert (metadata["d"]["unit"], metadata["d"]["description"]) == (None, None)
+    assert not {"ucd", "xtype", "utype"} & set(metadata["d"])
     cone = fields(fetch(server, "/scs/sky/Object", RA=10, DEC=5, SR=1, VERB=3))
     assert (cone["g_flux"].unit, cone["ra"].description) == (astropy.units.nJy, RA_MEANS)
     assert cone["ra"].ucd == "POS_EQ_RA_MAIN"

@@ -143,7 +143,7 @@ def test_astroquery_works(server: Server) -> None:
     # With a table in memory astroquery sends FORMAT for the result and format=votable for the table.
     uploads = {f"{launch}{of} as {output}": joined for launch in ("launch_job", "launch_job_async")
                for of in ("", " of a table in memory") for output in ("votable", "csv")}  # fmt: skip
-    assert seen == {"count": STARS, "later": STARS, "again": STARS, "phase": "COMPLETED", "listed": True, **uploads}
+    assert seen == {"count": STARS, "json": STARS, "later": STARS, "again": STARS, "phase": "COMPLETED", "listed": True, **uploads}
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ def main(url: str) -> None:
     service = TapPlus(url=url)
     seen: dict[str, object] = {}
     seen["count"] = int(service.launch_job(COUNT).get_results()["n"][0])
+    seen["json"] = int(service.launch_job(COUNT, output_format="json").get_results()["n"][0])
     job = service.launch_job_async(COUNT)
     seen["later"] = int(job.get_results()["n"][0])
     seen["phase"] = job.get_phase()

@@ -8,6 +8,9 @@ use serde_json::{Map, Value};
 use super::TableEnd;
 use super::columns::TableColumn;
 
+/// Words that are null where a column has none: astroquery ends with an error where they are not there.
+const ALWAYS_TOLD: [&str; 2] = ["unit", "description"];
+
 /// Appends everything before the rows.
 pub(super) fn begin(columns: &[TableColumn], out: &mut Vec<u8>) {
     let described: Vec<Value> = columns.iter().map(described).collect();
@@ -28,10 +31,11 @@ fn described(column: &TableColumn) -> Value {
         ("utype", column.utype.as_deref()),
         ("description", column.description.as_deref()),
     ];
-    let known = words
-        .into_iter()
-        .filter_map(|(name, word)| Some((name.to_owned(), word?.into())));
-    Value::Object(known.collect::<Map<_, _>>())
+    let told = words.into_iter().filter_map(|(name, word)| match word {
+        None if !ALWAYS_TOLD.contains(&name) => None,
+        word => Some((name.to_owned(), word.into())),
+    });
+    Value::Object(told.collect::<Map<_, _>>())
 }
 
 /// Appends rows. Values have the forms of VOTable, so that a key is a text, which no reader rounds.
