@@ -427,6 +427,17 @@ def as_fits(rows: list[tuple[int, float, float]]) -> bytes:
     return sink.getvalue()
 
 
+def test_carriage_returns_are_read_from_elements(server: Server) -> None:
+    """A reader of XML takes one that is no reference for the end of a line."""
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"n": [1], "t": ["a\r\nb\rc<"]}), sink)
+    fields: dict[str, object] = {"UPLOAD": "mine,param:x", "QUERY": "SELECT n, t FROM TAP_UPLOAD.mine"}
+    for form in ("votable/td", "votable"):
+        answer = send(server, "/tap/sync", {**fields, "FORMAT": form}, {"x": sink.getvalue()})
+        table = astropy.io.votable.parse_single_table(io.BytesIO(answer.body)).to_table()
+        assert list(table["t"]) == ["a\r\nb\rc<"], form
+
+
 NEAREST = (
     "SELECT u.n, s.id FROM TAP_UPLOAD.mine AS u JOIN sky.Star AS s ON DISTANCE(POINT(s.ra, s.dec), POINT(u.ra, u.dec)) < 0.0003 ORDER BY u.n"
 )

@@ -66,8 +66,17 @@ pub fn attribute(name: &str, value: &str, out: &mut Vec<u8>) {
     let _ = write!(out, " {name}=\"{}\"", escaped(value));
 }
 
-/// Text as XML has it. Characters that XML 1.0 cannot have in any form become the replacement character.
+/// Text as XML has it. Characters that XML 1.0 cannot have in any form become the replacement character; a carriage return, which readers
+/// take for the end of a line, is written as a reference.
 pub fn escaped(text: &str) -> Cow<'_, str> {
+    let escaped = without_forbidden(text);
+    match escaped.contains('\r') {
+        true => Cow::Owned(escaped.replace('\r', "&#13;")),
+        false => escaped,
+    }
+}
+
+fn without_forbidden(text: &str) -> Cow<'_, str> {
     let forbidden = |c: char| matches!(c, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}');
     if text.contains(forbidden) {
         let replaced = text.replace(forbidden, "\u{fffd}");

@@ -262,7 +262,7 @@ mod tests {
             vec![
                 Arc::new(UInt64Array::from(vec![u64::MAX, 0])),
                 Arc::new(Float64Array::from(vec![Some(1e-300), None])),
-                Arc::new(StringArray::from(vec!["a<b & \"c\"\0", ""])),
+                Arc::new(StringArray::from(vec!["a<b & \"c\"\0\r", ""])),
                 Arc::new(BooleanArray::from(vec![Some(true), None])),
                 Arc::new(BinaryArray::from(vec![Some(&b"\x00\xff"[..]), None])),
             ],
@@ -270,7 +270,7 @@ mod tests {
         .unwrap();
         let mut out = Vec::new();
         rows(&columns, &batch, &mut out).unwrap();
-        let known = "<TR><TD>18446744073709551615</TD><TD>1e-300</TD><TD>a&lt;b &amp; &quot;c&quot;\u{fffd}</TD><TD>true</TD>\
+        let known = "<TR><TD>18446744073709551615</TD><TD>1e-300</TD><TD>a&lt;b &amp; &quot;c&quot;\u{fffd}&#13;</TD><TD>true</TD>\
                      <TD>0 255</TD></TR>\n<TR><TD>0</TD><TD></TD><TD></TD><TD></TD><TD></TD></TR>\n";
         assert_eq!(String::from_utf8(out).unwrap(), known);
     }
