@@ -550,6 +550,37 @@ def test_several_tables_are_uploaded(server: Server) -> None:
     assert rows_of(answer.text) == [[str(n)] for n in range(5, 10)]
 
 
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("SELECT s.id FROM TAP_UPLOAD.mine AS u JOIN sky.Star AS s ON u.n = s.id", []),
+        ("SELECT s.id, u.n FROM sky.Star AS s LEFT JOIN TAP_UPLOAD.mine AS u ON u.n = s.id WHERE s.id < 2 ORDER BY s.id", [["0", ""], ["1", ""]]),
+        ("SELECT id FROM sky.Star WHERE id IN (SELECT n FROM TAP_UPLOAD.mine)", []),
+        ("SELECT COUNT(*) AS k FROM sky.Star WHERE id NOT IN (SELECT n FROM TAP_UPLOAD.mine)", [[str(STARS)]]),
+        ("SELECT s.id FROM TAP_UPLOAD.mine AS u JOIN sky.Star AS s ON s.name = u.name", []),
+        ("SELECT u.n, s.id FROM TAP_UPLOAD.mine AS u JOIN sky.Star AS s ON DISTANCE(POINT(s.ra, s.dec), POINT(u.ra, u.dec)) < 0.0003", []),
+        ("SELECT u.n, s.id FROM TAP_UPLOAD.mine AS u JOIN sky.Star AS s ON 1 = CONTAINS(POINT(s.ra, s.dec), CIRCLE(u.ra, u.dec, 0.1))", []),
+        ("SELECT COUNT(*) AS k, COUNT(n) AS c, MAX(ra) AS m, SUM(n + 1) AS s FROM TAP_UPLOAD.mine", [["0", "0", "", ""]]),
+        ("SELECT n, COUNT(*) AS k FROM TAP_UPLOAD.mine WHERE ra > 10 AND name LIKE 'a%' GROUP BY n ORDER BY n", []),
+        ("SELECT n + 1 AS m, ra - dec AS d, UPPER(name) AS u, SQRT(ra) AS r FROM TAP_UPLOAD.mine ORDER BY m", []),
+        ("SELECT id FROM sky.Star WHERE id < 1 UNION ALL SELECT n FROM TAP_UPLOAD.mine", [["0"]]),
+        ("SELECT DISTINCT n, name FROM TAP_UPLOAD.mine", []),
+    ],
+)
+def test_an_uploaded_header_alone_has_no_rows(server: Server, query: str, rows: list[list[str]]) -> None:
+    """Its columns were texts, with which no integer of a catalogue could be compared."""
+    for form in ("csv", "votable", "votable/td", "json", "fits", "parquet"):
+        fields: dict[str, object] = {"UPLOAD": "mine,param:x", "QUERY": query, "FORMAT": form}
+        answer = send(server, "/tap/sync", fields, {"x": b"n,ra,dec,name\n"})
+        assert answer.status == 200, (form, answer.text)
+        if form == "csv":
+            assert rows_of(answer.text) == rows
+    job = send(server, "/tap/async", {**fields, "FORMAT": "csv", "PHASE": "RUN"}, {"x": b"n,ra,dec,name\n"})
+    path = job.url[len(server.url("")) :]
+    wait_until(lambda: text_of(server, f"{path}/phase") == "COMPLETED", 60, "the job is completed")
+    assert rows_of(execute(server, f"{path}/results/result").text) == rows
+
+
 def test_mistakes_of_uploads_are_said(server: Server) -> None:
     """By the names that the client has given, never by those of files."""
     good = as_csv([(1, 2.0, 3.0)])

@@ -14,7 +14,9 @@ use catalog::{Column, ColumnType, fold_name};
 use crate::budget::{DecodeBudget, DecodeMeter};
 use crate::error::IngestError;
 use crate::format::text::TextLayout;
-use crate::format::{self, FieldDescription, Magic, Names, Part, ReadContext, Source, TableFile};
+use crate::format::{
+    self, FieldDescription, FileColumns, Magic, Names, Part, ReadContext, Source, TableFile,
+};
 use crate::hats::{HatsCatalogue, check_rows};
 use crate::inputs::{InputFiles, check_same_columns};
 use crate::progress::Progress;
@@ -103,6 +105,8 @@ pub struct RowFile {
     /// The columns of right ascension and declination, where it is a HATS catalogue.
     position: Option<[String; 2]>,
     columns: Vec<Column>,
+    /// Whether these have types only because columns of a table have one: it is a text of a header alone, and no types are declared.
+    is_untyped: bool,
     schema: SchemaRef,
     budget: DecodeBudget,
 }
@@ -138,7 +142,7 @@ impl RowFile {
         let Some(file) = files.get(first) else {
             return Err(IngestError::layout(path, "it has no files"));
         };
-        let columns = distinct_columns(file.as_ref(), names.get(first).map_or(path, |it| it))?;
+        let found = distinct_columns(file.as_ref(), names.get(first).map_or(path, |it| it))?;
         Ok(Self {
             path: path.to_path_buf(),
             format,
@@ -146,8 +150,9 @@ impl RowFile {
             names,
             first,
             position: input.hats.and_then(|catalogue| catalogue.position()),
-            schema: travel_schema(&columns),
-            columns,
+            schema: travel_schema(&found.columns),
+            columns: found.columns,
+            is_untyped: found.has_no_values,
             budget,
         })
     }
@@ -165,10 +170,11 @@ impl RowFile {
     ) -> Result<Self, IngestError> {
         let names = vec![path.to_path_buf()];
         let opened = open_file(path, format, budget).and_then(|file| {
-            let columns = distinct_columns(file.as_ref(), path)?;
-            Ok((file, columns))
+            let found = distinct_columns(file.as_ref(), path)?;
+            Ok((file, found))
         });
-        let (file, mut columns) = opened.map_err(IngestError::without_option)?;
+        let (file, found) = opened.map_err(IngestError::without_option)?;
+        let mut columns = found.columns;
         declare_types(&mut columns, format, declared.unwrap_or_default());
         Ok(Self {
             path: path.to_path_buf(),
@@ -179,6 +185,7 @@ impl RowFile {
             position: None,
             schema: travel_schema(&columns),
             columns,
+            is_untyped: found.has_no_values && declared.is_none(),
             budget: budget.clone(),
         })
     }
@@ -201,6 +208,11 @@ impl RowFile {
     /// Its columns, as they are called in it.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
+    }
+
+    /// Whether the types of its columns say nothing: it is a text of a header alone, which any type fits.
+    pub fn is_untyped(&self) -> bool {
+        self.is_untyped
     }
 
     /// What the file says of a column, by its place.
@@ -313,10 +325,10 @@ fn declare_types(columns: &mut [Column], format: FileFormat, declared: &[Column]
 }
 
 /// The columns of a file, whose names differ without regard to case.
-fn distinct_columns(file: &dyn TableFile, path: &Path) -> Result<Vec<Column>, IngestError> {
-    let columns = file.columns()?;
+fn distinct_columns(file: &dyn TableFile, path: &Path) -> Result<FileColumns, IngestError> {
+    let found = file.columns_found()?;
     let mut places = HashMap::new();
-    for (column, place) in columns.iter().zip(1..) {
+    for (column, place) in found.columns.iter().zip(1..) {
         if let Some(first) = places.insert(fold_name(&column.name), place) {
             let reason = format!(
                 "its columns {first} and {place} are both called {:?} (names are the same whatever their case): give one of them \
@@ -326,7 +338,7 @@ fn distinct_columns(file: &dyn TableFile, path: &Path) -> Result<Vec<Column>, In
             return Err(IngestError::layout(path, reason));
         }
     }
-    Ok(columns)
+    Ok(found)
 }
 
 /// The rows of a file on their way.

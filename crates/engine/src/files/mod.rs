@@ -10,7 +10,7 @@ mod shapes;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use catalog::fold_name;
 use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
@@ -19,6 +19,7 @@ use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use ingest::{FieldDescription, FileFormat, RowFile};
 use sql::Dialect;
+use sql::functions::GeometryKind;
 
 use crate::error::external;
 
@@ -87,7 +88,7 @@ impl FileTable {
         let all: Vec<usize> = (0..file.schema().fields().len()).collect();
         let kinds = shapes::kinds(&file, &all, has_geometry);
         Self {
-            schema: folded(&shapes::shaped(file.schema(), &kinds)),
+            schema: read_schema(&file, file.schema(), &kinds),
             file,
             has_geometry,
         }
@@ -110,6 +111,17 @@ impl FileTable {
         let position = self.file.position()?;
         Some(position.map(|name| fold_name(&name)))
     }
+}
+
+/// Columns of a file as they are read: those of a file without rows are NULL, which compares with values of all types.
+fn read_schema(file: &RowFile, columns: &Schema, kinds: &[Option<GeometryKind>]) -> SchemaRef {
+    let columns = folded(&shapes::shaped(columns, kinds));
+    if !file.is_untyped() {
+        return columns;
+    }
+    let fields = columns.fields().iter();
+    let untyped = fields.map(|field| field.as_ref().clone().with_data_type(DataType::Null));
+    Arc::new(Schema::new(untyped.collect::<Vec<Field>>()))
 }
 
 /// The same columns under their folded names.

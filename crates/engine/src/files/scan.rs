@@ -16,7 +16,7 @@ use ingest::RowFile;
 use sql::functions::GeometryKind;
 use tokio::sync::OnceCell;
 
-use super::{folded, shapes};
+use super::{read_schema, shapes};
 use crate::error::external;
 use crate::exec::plan_node::{no_children, no_expressions, plan_node};
 use crate::exec::single_partition;
@@ -42,7 +42,7 @@ impl FileScanExec {
     /// A scan of the columns with these numbers. Those that the file says are geometry are, or texts of its numbers.
     pub fn try_new(file: Arc<RowFile>, columns: Vec<usize>, has_geometry: bool) -> Result<Self> {
         let kinds = shapes::kinds(&file, &columns, has_geometry);
-        let schema = folded(&shapes::shaped(&file.schema().project(&columns)?, &kinds));
+        let schema = read_schema(&file, &file.schema().project(&columns)?, &kinds);
         Ok(Self {
             file,
             columns,
