@@ -224,3 +224,59 @@ def test_a_place_has_backups_of_one_history(meridian: Meridian, data: Path, tmp_
     assert "name a new directory" in run(meridian, "backup", "--data", restored, place, fails=True)
     run(meridian, "restore", place, "--data", tmp_path / "again")
     assert rows(meridian, tmp_path / "again") == rows(meridian, data)
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 1
+    path.write_bytes(content)
+
+
+def state_of(place: Path) -> dict[str, bytes]:
+    """The files of a place, without what a backup that failed has left for the next one to remove."""
+    kept = [name for name in files(place) if name != "backup.lock" and not name.startswith("snapshots/unfinished/")]
+    return {name: (place / name).read_bytes() for name in kept}
+
+
+@pytest.mark.parametrize("pattern", ["chunk_*.mrd", "overlap_*.mrd", "index/keys.mri", "manifest.json"])
+def test_a_backup_of_an_archive_that_is_not_whole_is_none(meridian: Meridian, data: Path, tmp_path: Path, pattern: str) -> None:
+    """Backups succeeded without the files that were missing, and `--keep` removed the last whole one."""
+    place = tmp_path / "backups"
+    if pattern.startswith("overlap"):
+        load(meridian, data, write_stars(tmp_path / "o.csv", 0, 3000), "--kind", "director", "--replace", "--overlap", "0.5")
+    run(meridian, "backup", "--data", data, place)
+    before = state_of(place)
+    victim = sorted((data / "tables" / "sky.star").glob(f"*/{pattern}"))[0]
+    whole = victim.read_bytes()
+    for wrong in (None, whole[:-1], whole[: len(whole) // 2], b""):
+        victim.unlink(missing_ok=True)
+        if wrong is not None:
+            victim.write_bytes(wrong)
+        told = run(meridian, "backup", "--data", data, place, "--keep", 1, fails=True)
+        assert str(victim) in told and "meridian check" in told
+        assert state_of(place) == before
+    # What is copied anew is read through.
+    victim.write_bytes(whole)
+    flip(victim)
+    told = run(meridian, "backup", "--data", data, tmp_path / "other", fails=True)
+    assert f"{victim} is damaged" in told and "meridian check" in told
+    assert not (tmp_path / "other" / "snapshots").exists() or names_in(tmp_path / "other") == []
+    assert not list((tmp_path / "other").rglob("*.tmp"))
+    victim.write_bytes(whole)
+    run(meridian, "backup", "--data", data, place, "--keep", 1)
+    run(meridian, "restore", place, "--data", tmp_path / "restored")
+
+
+def names_in(place: Path) -> list[str]:
+    return [path.name for path in (place / "snapshots").iterdir() if path.name[0].isdigit()]
+
+
+def test_a_part_that_is_missing_is_told(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    place = tmp_path / "backups"
+    run(meridian, "backup", "--data", data, place)
+    before = state_of(place)
+    part = sorted((data / "tables" / "sky.star").iterdir())[0]
+    shutil.move(part, tmp_path / "part")
+    told = run(meridian, "backup", "--data", data, place, "--keep", 1, fails=True)
+    assert str(part) in told and "meridian check" in told
+    assert state_of(place) == before

@@ -296,3 +296,20 @@ def test_places_that_are_none_are_told(meridian: Meridian, store: Store, data: P
     meridian.load(data, "sky", "Star", write_lines(tmp_path / "z.csv", star_lines(70, 9)), kind="director", key="id", ra="ra", dec="dec", **CUT)
     assert_rejected(call(meridian, store, "backup", "--data", data, f"{bucket}/history"), "is another part of the table")
     assert "history/backup.lock" not in store.keys()
+
+
+def test_a_backup_of_an_archive_that_is_not_whole_is_none(meridian: Meridian, store: Store, place: str, data: Path) -> None:
+    told(meridian, store, "backup", "--data", data, place)
+    before = store.keys(prefix(place))
+    victim = sorted(data.glob("tables/*/*/chunk_*.mrd"))[0]
+    whole = victim.read_bytes()
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 1
+    victim.unlink()
+    assert_rejected(call(meridian, store, "backup", "--data", data, place, "--keep", 1), str(victim), "is missing", "meridian check")
+    victim.write_bytes(whole[:-1])
+    assert_rejected(call(meridian, store, "backup", "--data", data, place, "--keep", 1), str(victim), "is damaged", "meridian check")
+    assert store.keys(prefix(place)) == before
+    victim.write_bytes(flipped)
+    assert_rejected(call(meridian, store, "backup", "--data", data, place + "-other"), str(victim), "is damaged", "meridian check")
+    assert not [key for key in store.keys(prefix(place + "-other")) if key.endswith("snapshot.json")]

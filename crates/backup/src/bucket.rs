@@ -21,6 +21,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::bucket_lock::BucketLock;
 use crate::copy::{Content, content_of, copy_part, temporary};
+use crate::part_files::PartFile;
 use crate::place::no_bucket;
 use crate::snapshot::{DIRECTORY, FILE, Snapshot, SnapshotFile, TABLES, checksum_text, is_name};
 use crate::take::BackupProgress;
@@ -221,7 +222,7 @@ impl BucketTarget {
 
     pub async fn copy_parts(
         &self,
-        wanted: Vec<(PathBuf, PathBuf)>,
+        wanted: Vec<PartFile>,
         known: &HashMap<&PathBuf, &SnapshotFile>,
         files: &mut Vec<SnapshotFile>,
         tell: &mut impl FnMut(BackupProgress),
@@ -239,18 +240,21 @@ impl BucketTarget {
         let mut next = wanted.into_iter().enumerate();
         loop {
             while under_way.len() < FILES_AHEAD
-                && let Some((at, (from, within))) = next.next()
+                && let Some((at, part_file)) = next.next()
             {
-                let bytes_there = bytes_there(&within);
-                match known.get(&within) {
-                    Some(&file) if bytes_there == Some(file.bytes) => {
+                let bytes_there = bytes_there(&part_file.within);
+                let is_there = |file: &SnapshotFile| {
+                    bytes_there == Some(file.bytes) && file.bytes == part_file.bytes
+                };
+                match known.get(&part_file.within) {
+                    Some(&file) if is_there(file) => {
                         found[at] = Some(file.clone());
                         told.files += 1;
                         tell(told);
                     }
                     _ => {
                         let spare = self.dir.path().join(format!("part-{at}"));
-                        let upload = upload(self.bucket.clone(), from, within, spare, bytes_there);
+                        let upload = upload(self.bucket.clone(), part_file, spare, bytes_there);
                         under_way.spawn(async move { (at, upload.await) });
                     }
                 }
@@ -335,24 +339,26 @@ impl BucketTarget {
     }
 }
 
-/// Copies a file of a part into the place, if it is not there whole. `spare` is the name of a copy on this machine, for a file that is
+/// Copies a file of a part into the place, if it is not there whole, and is the one that was published. `spare` is the name of a copy on this machine, for a file that is
 /// elsewhere.
 async fn upload(
     bucket: Bucket,
-    from: PathBuf,
-    within: PathBuf,
+    file: PartFile,
     spare: PathBuf,
     bytes_there: Option<u64>,
 ) -> Result<(SnapshotFile, bool)> {
-    let (path, content) = match content_of(&from) {
-        Ok(content) => (from, content),
+    let (path, content) = match content_of(&file.from) {
+        Ok(content) => {
+            file.verify(&file.from).await?;
+            (file.from.clone(), content)
+        }
         Err(BackupError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
-            let content = copy_part(&from, &spare).await?;
+            let content = copy_part(&file, &spare).await?;
             (spare.clone(), content)
         }
         Err(error) => return Err(error),
     };
-    let address = bucket.address(&text_of(&within));
+    let address = bucket.address(&text_of(&file.within));
     let checksum = checksum_text(content);
     let is_there = bytes_there == Some(content.bytes)
         && bucket.client.note(&address, NOTE).await?.as_ref() == Some(&checksum);
@@ -366,7 +372,7 @@ async fn upload(
     if path == spare {
         std::fs::remove_file(&spare).map_err(BackupError::io("remove", &spare))?;
     }
-    Ok((SnapshotFile::new(within, content), !is_there))
+    Ok((SnapshotFile::new(file.within, content), !is_there))
 }
 
 /// The files of a snapshot in a bucket.

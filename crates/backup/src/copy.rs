@@ -5,9 +5,10 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use catalog::{make_directories, writable_file};
-use store::{ByteSource, OpenFile, StoreError};
+use store::{ByteSource, StoreError};
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::part_files::PartFile;
 use crate::{BackupError, Result};
 
 /// Bytes that are read at a time.
@@ -26,50 +27,67 @@ pub(crate) fn copy_file(
     to: &Path,
     check: impl FnOnce(Content) -> Result<()>,
 ) -> Result<Content> {
-    let mut source = File::open(from).map_err(BackupError::io("read", from))?;
     let temporary = temporary(to);
-    let mut target = writable_file()
-        .create(true)
-        .truncate(true)
-        .open(&temporary)
-        .map_err(BackupError::io("write", &temporary))?;
-    let content = read_all(&mut source, from, |bytes| {
-        let written = target.write_all(bytes);
-        written.map_err(BackupError::io("write", &temporary))
-    })?;
+    let content = copy_content(from, &temporary)?;
     check(content)?;
     fs::rename(&temporary, to).map_err(BackupError::io("write", to))?;
     Ok(content)
 }
 
-/// Copies a file of a part, wherever it is.
-pub(crate) async fn copy_part(from: &Path, to: &Path) -> Result<Content> {
-    match copy_file(from, to, |_| Ok(())) {
+fn copy_content(from: &Path, to: &Path) -> Result<Content> {
+    let mut source = File::open(from).map_err(BackupError::io("read", from))?;
+    let mut target = writable_file()
+        .create(true)
+        .truncate(true)
+        .open(to)
+        .map_err(BackupError::io("write", to))?;
+    read_all(&mut source, from, |bytes| {
+        let written = target.write_all(bytes);
+        written.map_err(BackupError::io("write", to))
+    })
+}
+
+/// Copies a file of a part, wherever it is, under its name only when it is whole and the one that was published.
+pub(crate) async fn copy_part(file: &PartFile, to: &Path) -> Result<Content> {
+    let temporary = temporary(to);
+    let content = match copy_content(&file.from, &temporary) {
         Err(BackupError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-            copy_from_elsewhere(from, to).await
+            copy_from_elsewhere(file, &temporary).await?
         }
-        copied => copied,
+        copied => {
+            let content = copied?;
+            if let Err(error) = file.verify(&temporary).await {
+                remove_temporary(&temporary);
+                return Err(error);
+            }
+            content
+        }
+    };
+    fs::rename(&temporary, to).map_err(BackupError::io("write", to))?;
+    Ok(content)
+}
+
+/// Copies a chunk file that is at workers or at home, verified.
+async fn copy_from_elsewhere(file: &PartFile, to: &Path) -> Result<Content> {
+    let source = store::open_anywhere(&file.from).await?;
+    loop {
+        let place = source.place();
+        let content = read_source(source.as_ref(), to).await?;
+        match file.verify(to).await {
+            Ok(()) => return Ok(content),
+            // Another worker may have it whole.
+            Err(BackupError::Store(StoreError::Damaged { .. })) if source.distrust(place) => {}
+            Err(error) => {
+                remove_temporary(to);
+                return Err(error);
+            }
+        }
     }
 }
 
-/// Copies a chunk file that is at workers or at home, verified, under its name only when it is whole.
-pub(crate) async fn copy_from_elsewhere(from: &Path, to: &Path) -> Result<Content> {
-    let source = store::open_anywhere(from).await?;
-    let temporary = temporary(to);
-    loop {
-        let place = source.place();
-        let content = read_source(source.as_ref(), &temporary).await?;
-        let verified = async { OpenFile::open(&temporary).await?.verify().await };
-        match verified.await {
-            Ok(()) => {
-                fs::rename(&temporary, to).map_err(BackupError::io("write", to))?;
-                return Ok(content);
-            }
-            // Another worker may have it whole.
-            Err(StoreError::Damaged { .. }) if source.distrust(place) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+/// Removes a copy that is not whole. If that fails now, the next backup writes over it.
+fn remove_temporary(path: &Path) {
+    let _ = fs::remove_file(path);
 }
 
 async fn read_source(source: &dyn ByteSource, to: &Path) -> Result<Content> {

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::copy::{copy_part, files_below, make_dir, remove_all, sync};
+use crate::part_files::PartFile;
 use crate::snapshot::{DIRECTORY, FILE, Snapshot, SnapshotFile, TABLES, is_name};
 use crate::take::BackupProgress;
 use crate::{BackupError, Result};
@@ -121,10 +122,10 @@ fn lock(place: &Path) -> Result<File> {
     }
 }
 
-/// Copies the files of parts that the place does not have: from where, and to where in the place.
+/// Copies the files of parts that the place does not have.
 pub(crate) async fn copy_parts(
     place: &Path,
-    wanted: Vec<(PathBuf, PathBuf)>,
+    wanted: Vec<PartFile>,
     known: &HashMap<&PathBuf, &SnapshotFile>,
     files: &mut Vec<SnapshotFile>,
     tell: &mut impl FnMut(BackupProgress),
@@ -135,20 +136,22 @@ pub(crate) async fn copy_parts(
         bytes: 0,
     };
     let mut copied = 0;
-    for (from, within) in wanted {
-        let to = place.join(&within);
+    for part_file in wanted {
+        let to = place.join(&part_file.within);
         let there = fs::metadata(&to).ok().map(|metadata| metadata.len());
-        // A file of an unfinished backup is in no list, and copied again.
-        let file = match known.get(&within) {
-            Some(&file) if there == Some(file.bytes) => file.clone(),
+        // A file of an unfinished backup is in no list, and copied again; so is one that is not as long as it was.
+        let file = match known.get(&part_file.within) {
+            Some(&file) if there == Some(file.bytes) && file.bytes == part_file.bytes => {
+                file.clone()
+            }
             _ => {
                 if let Some(dir) = to.parent() {
                     make_dir(dir)?;
                 }
-                let content = copy_part(&from, &to).await?;
+                let content = copy_part(&part_file, &to).await?;
                 copied += 1;
                 told.bytes += content.bytes;
-                SnapshotFile::new(within, content)
+                SnapshotFile::new(part_file.within, content)
             }
         };
         files.push(file);

@@ -16,7 +16,7 @@
 //! cache of them here.
 //!
 //! Invariants: a file of a part that is in the place whole is the one that its data directory has; what a snapshot names is never removed
-//! before the snapshot is; a directory that is being restored has no catalog before all other files are there.
+//! before the snapshot is; a snapshot has every file of which its catalog speaks, and a file that is copied is the one that was published; a directory that is being restored has no catalog before all other files are there.
 
 mod bucket;
 mod bucket_lock;
@@ -24,6 +24,7 @@ mod copy;
 mod directory;
 mod error;
 pub mod home;
+mod part_files;
 mod place;
 mod restore;
 mod snapshot;

@@ -8,6 +8,7 @@ use remote_files::Client;
 
 use crate::bucket::{Bucket, BucketTarget};
 use crate::directory;
+use crate::part_files::PartFile;
 use crate::snapshot::{Snapshot, SnapshotFile};
 use crate::take::BackupProgress;
 use crate::{BackupError, Result};
@@ -99,11 +100,11 @@ impl Target<'_> {
         }
     }
 
-    /// Copies the files of parts that the place does not have: from where, and to where in the place. Adds them to `files`, and gives the
-    /// number and the bytes of those that were copied.
+    /// Copies the files of parts that the place does not have. Adds all to `files`, and gives the number and the bytes of those that were
+    /// copied.
     pub async fn copy_parts(
         &self,
-        wanted: Vec<(PathBuf, PathBuf)>,
+        wanted: Vec<PartFile>,
         known: &HashMap<&PathBuf, &SnapshotFile>,
         files: &mut Vec<SnapshotFile>,
         tell: &mut impl FnMut(BackupProgress),

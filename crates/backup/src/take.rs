@@ -1,21 +1,20 @@
 //! Taking a backup.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use catalog::{CATALOG_FILE, Catalog, LoadId, copy_catalog, copy_database, utc_text};
+use catalog::{CATALOG_FILE, Catalog, copy_catalog, copy_database, utc_text};
 use store::{LoadDir, MANIFEST_FILE};
 
 use crate::copy::{content_of, copy_file, files_below, make_dir, remove_all};
+use crate::part_files::{HeldPart, PartFile};
 use crate::place::{Place, Target};
 use crate::snapshot::{Snapshot, SnapshotFile};
 use crate::{BackupError, Result};
 
-/// The file on which readers of a part hold a lock, which has no content.
-const READERS_LOCK: &str = "in_use.lock";
 /// How often parts are looked up anew that were replaced between being listed and being held.
 const TRIES: usize = 20;
 
@@ -50,13 +49,6 @@ pub struct BackupReport {
     pub copied_bytes: u64,
     /// Older snapshots that were removed.
     pub removed: Vec<String>,
-}
-
-/// A part whose files stay as long as this is held.
-struct HeldPart {
-    dir: LoadDir,
-    /// Its directory from the data directory.
-    within: PathBuf,
 }
 
 /// Takes a backup of a data directory into a place, and keeps so many, the oldest of which go.
@@ -97,13 +89,18 @@ async fn take_into(
         .flat_map(|snapshot| &snapshot.parts)
         .map(|file| (&file.path, file))
         .collect();
-    for part in &parts {
-        check_history(data_dir, target.place().name(), part, &known)?;
-    }
+    let first_manifest = { parts.iter() }
+        .filter(|part| part.has_manifest())
+        .map(|part| part.load)
+        .min();
     let mut wanted = Vec::new();
     for part in &parts {
-        let names = names_of(part)?.into_iter();
-        wanted.extend(names.map(|name| (part.dir.path().join(&name), part.within.join(&name))));
+        // Parts of old versions have none: where a part or an earlier backup of it has one, so have the later parts.
+        let needs_manifest = first_manifest.is_some_and(|first| first < part.load)
+            || known.contains_key(&part.within.join(MANIFEST_FILE));
+        let files = part.files(needs_manifest)?;
+        check_history(data_dir, target.place().name(), part, &files, &known)?;
+        wanted.extend(files);
     }
     let copying = target.copy_parts(wanted, &known, &mut snapshot.parts, tell);
     let (copied_files, copied_bytes) = Box::pin(copying).await?;
@@ -176,18 +173,19 @@ async fn hold_listed(
             snapshot.tables += 1;
             for part in &table.parts {
                 snapshot.rows += part.rows;
-                held.push(hold(data_dir, &database.name, &table.spec.name, part.load)?);
+                let dir = LoadDir::open(data_dir, &database.name, &table.spec.name, part.load)?;
+                let within = dir.path().strip_prefix(data_dir);
+                held.push(HeldPart {
+                    within: within.unwrap_or(dir.path()).to_owned(),
+                    dir,
+                    load: part.load,
+                    kind: table.spec.kind,
+                    chunks: listed.chunks(part.load).await?,
+                });
             }
         }
     }
     Ok(held)
-}
-
-fn hold(data_dir: &Path, database: &str, table: &str, load: LoadId) -> Result<HeldPart> {
-    let dir = LoadDir::open(data_dir, database, table, load)?;
-    let within = dir.path().strip_prefix(data_dir);
-    let within = within.unwrap_or(dir.path()).to_owned();
-    Ok(HeldPart { dir, within })
 }
 
 /// Removes what opening the copy of a catalog has made beside it.
@@ -207,6 +205,7 @@ fn check_history(
     data_dir: &Path,
     place: &Path,
     part: &HeldPart,
+    files: &[PartFile],
     known: &HashMap<&PathBuf, &SnapshotFile>,
 ) -> Result<()> {
     let is_other = || BackupError::OtherHistory {
@@ -214,35 +213,19 @@ fn check_history(
         place: place.to_owned(),
         dir: data_dir.to_owned(),
     };
-    for name in files_below(part.dir.path())? {
+    for file in files {
         // The manifest has the checksums of the others. Parts of old versions have none.
-        let has_manifest = part.dir.path().join(MANIFEST_FILE).is_file();
-        if name.ends_with(READERS_LOCK) || has_manifest && !name.ends_with(MANIFEST_FILE) {
+        let is_compared = !part.has_manifest() || file.within.ends_with(MANIFEST_FILE);
+        if !is_compared || !file.from.is_file() {
             continue;
         }
-        if let Some(file) = known.get(&part.within.join(&name))
-            && !file.has(content_of(&part.dir.path().join(&name))?)
+        if let Some(there) = known.get(&file.within)
+            && !there.has(content_of(&file.from)?)
         {
             return Err(is_other());
         }
     }
     Ok(())
-}
-
-/// The files of a part, wherever they are.
-fn names_of(part: &HeldPart) -> Result<BTreeSet<PathBuf>> {
-    let name = |file| Some(part.dir.chunk_path(file).file_name()?.into());
-    // Files may be given up and brought back meanwhile: each is in one of the lists.
-    let before = store::files_away(part.dir.path())?;
-    let at_home = store::files_with_home(part.dir.path())?;
-    let mut names: BTreeSet<PathBuf> = files_below(part.dir.path())?.into_iter().collect();
-    let after = store::files_away(part.dir.path())?;
-    let at_home_since = store::files_with_home(part.dir.path())?;
-    let at_home = at_home.iter().chain(&at_home_since);
-    names.extend(at_home.filter_map(|file| Some(file.path.file_name()?.into())));
-    names.extend(before.into_iter().chain(after).filter_map(name));
-    names.retain(|name| !name.ends_with(READERS_LOCK));
-    Ok(names)
 }
 
 async fn copy_extra(data_dir: &Path, unfinished: &Path, extra: &Extra) -> Result<SnapshotFile> {
