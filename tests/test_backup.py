@@ -280,3 +280,34 @@ def test_a_part_that_is_missing_is_told(meridian: Meridian, data: Path, tmp_path
     told = run(meridian, "backup", "--data", data, place, "--keep", 1, fails=True)
     assert str(part) in told and "meridian check" in told
     assert state_of(place) == before
+
+
+def test_a_place_is_verified(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    """Backups go by the files that the place has already: nothing read them before they were needed."""
+    place = tmp_path / "backups"
+    assert "has no backups" in run(meridian, "restore", place, "--verify", fails=True)
+    run(meridian, "backup", "--data", data, place)
+    append(meridian, data, write_stars(tmp_path / "c.csv", 20_000, 300))
+    run(meridian, "backup", "--data", data, place)
+    old, new = names(meridian, place)
+    assert "of 2 backups are as they were written" in run(meridian, "restore", place, "--verify")
+    assert "of 1 backups are as they were written" in run(meridian, "restore", place, "--verify", "--at", old)
+    shared, alone = (sorted((place / "tables").glob(f"*/{part}/chunk_*.mrd"))[0] for part in (1, 3))
+    own = place / "snapshots" / old / "meridian.sqlite"
+    for victim, backups in [(shared, f"{old}, {new}"), (alone, new), (own, old)]:
+        whole = victim.read_bytes()
+        flip(victim)
+        told = run(meridian, "restore", place, "--verify", fails=True)
+        assert f"{victim} is damaged or missing" in told and f"in {backups}\n" in told and told.count("it is not what was backed up") == 1
+        for name in (old, new):
+            run(meridian, "restore", place, "--verify", "--at", name, fails=name in backups)
+        victim.unlink()
+        assert str(victim) in run(meridian, "restore", place, "--verify", fails=True)
+        victim.write_bytes(whole)
+    assert "has no backup never" in run(meridian, "restore", place, "--verify", "--at", "never", fails=True)
+    # A backup copies anew what is not as long as it was.
+    whole = shared.read_bytes()
+    shared.write_bytes(whole[:-1])
+    assert "1 files with" in run(meridian, "backup", "--data", data, place)
+    assert shared.read_bytes() == whole
+    run(meridian, "restore", place, "--verify")

@@ -313,3 +313,21 @@ def test_a_backup_of_an_archive_that_is_not_whole_is_none(meridian: Meridian, st
     victim.write_bytes(flipped)
     assert_rejected(call(meridian, store, "backup", "--data", data, place + "-other"), str(victim), "is damaged", "meridian check")
     assert not [key for key in store.keys(prefix(place + "-other")) if key.endswith("snapshot.json")]
+
+
+def test_a_place_is_verified(meridian: Meridian, store: Store, place: str, data: Path) -> None:
+    told(meridian, store, "backup", "--data", data, place)
+    assert "are as they were written" in told(meridian, store, "restore", place, "--verify")
+    for victim in [next(key for key in sorted(store.keys(prefix(place))) if key.endswith(name)) for name in (".mrd", "meridian.sqlite")]:
+        whole = store.get(victim)
+        flipped = bytearray(whole)
+        flipped[len(whole) // 2] ^= 1
+        for content in (bytes(flipped), whole[:-1], None):
+            if content is None:
+                store.admin.delete_object(Bucket=store.BUCKET, Key=victim)
+            else:
+                store.put(victim, content)
+            outcome = call(meridian, store, "restore", place, "--verify")
+            assert outcome.status == 1 and f"{victim} is damaged or missing" in outcome.complaint
+        store.put(victim, whole)
+    told(meridian, store, "restore", place, "--verify", "--quiet")

@@ -183,17 +183,22 @@ impl Bucket {
         }
     }
 
-    /// Looks for the files of a snapshot.
-    pub(crate) async fn source(&self, snapshot: &Snapshot) -> Result<BucketSource> {
-        let own = format!("{DIRECTORY}/{}", snapshot.name());
+    /// Looks for the files of snapshots.
+    pub(crate) async fn source(&self, snapshots: &[Snapshot]) -> Result<BucketSource> {
         let mut objects = self.list(TABLES).await?;
-        objects.extend(self.list(&own).await?);
+        for snapshot in snapshots {
+            objects.extend(self.list(&own_directory(snapshot.name())).await?);
+        }
         Ok(BucketSource {
             bucket: self.clone(),
             objects: Arc::new(objects),
-            own,
         })
     }
+}
+
+/// Where a snapshot's own files are.
+fn own_directory(name: &str) -> String {
+    format!("{DIRECTORY}/{name}")
 }
 
 /// The text of a path in a place, with slashes.
@@ -375,33 +380,37 @@ async fn upload(
     Ok((SnapshotFile::new(file.within, content), !is_there))
 }
 
-/// The files of a snapshot in a bucket.
+/// The files of snapshots in a bucket.
 #[derive(Clone)]
 pub(crate) struct BucketSource {
     bucket: Bucket,
     /// By their names from the place.
     objects: Arc<HashMap<String, Object>>,
-    /// Where the snapshot's own files are.
-    own: String,
 }
 
 impl BucketSource {
     /// Sees that all files of a snapshot are there, so that a backup that is not whole is told before anything is restored.
     pub fn check(&self, snapshot: &Snapshot) -> Result<()> {
-        let parts = snapshot.parts.iter().map(|file| (file, false));
-        let own = snapshot.own.iter().map(|file| (file, true));
-        for (file, is_own) in parts.chain(own) {
-            self.object(file, is_own)?;
+        let parts = snapshot.parts.iter().map(|file| (file, None));
+        let own = { snapshot.own.iter() }.map(|file| (file, Some(snapshot.name())));
+        for (file, owner) in parts.chain(own) {
+            self.object(file, owner)?;
         }
         Ok(())
     }
 
-    fn object(&self, file: &SnapshotFile, is_own: bool) -> Result<ObjectFile> {
-        let within = match is_own {
-            true => format!("{}/{}", self.own, text_of(&file.path)),
-            false => text_of(&file.path),
-        };
-        let address = self.bucket.address(&within);
+    fn address(&self, within: &str) -> Address {
+        self.bucket.address(within)
+    }
+
+    /// Where a file is; `owner` is the snapshot that has it alone.
+    pub fn name_of(&self, file: &SnapshotFile, owner: Option<&str>) -> PathBuf {
+        self.address(&name_within(file, owner)).to_string().into()
+    }
+
+    fn object(&self, file: &SnapshotFile, owner: Option<&str>) -> Result<ObjectFile> {
+        let within = name_within(file, owner);
+        let address = self.address(&within);
         match self.objects.get(&within) {
             None => Err(BackupError::MissingObject {
                 url: address.to_string(),
@@ -415,38 +424,60 @@ impl BucketSource {
         }
     }
 
+    /// Reads a file through, which is what was backed up.
+    pub async fn read(
+        &self,
+        file: &SnapshotFile,
+        owner: Option<&str>,
+        take: &mut (impl FnMut(&[u8]) -> std::io::Result<()> + Send),
+    ) -> Result<()> {
+        let object = self.object(file, owner)?;
+        let mut hash = Xxh3::new();
+        let mut take = |bytes: &[u8]| {
+            hash.update(bytes);
+            take(bytes)
+        };
+        let whole = 0..object.bytes;
+        let client = &self.bucket.client;
+        client.read_range(&object, whole, &mut take).await?;
+        let content = Content {
+            bytes: object.bytes,
+            checksum: hash.digest(),
+        };
+        match file.has(content) {
+            true => Ok(()),
+            false => Err(damaged(&object.address)),
+        }
+    }
+
     /// Fetches a file, which gets its name when it is whole and what was backed up.
-    pub async fn fetch(&self, file: &SnapshotFile, is_own: bool, to: &Path) -> Result<()> {
-        let object = self.object(file, is_own)?;
+    pub async fn fetch(&self, file: &SnapshotFile, owner: Option<&str>, to: &Path) -> Result<()> {
         let temporary = temporary(to);
         let mut target = catalog::writable_file()
             .create(true)
             .truncate(true)
             .open(&temporary)
             .map_err(BackupError::io("write", &temporary))?;
-        let mut hash = Xxh3::new();
         let mut written = Ok(());
         let mut take = |bytes: &[u8]| {
-            hash.update(bytes);
             target.write_all(bytes).map_err(|error| {
                 let sentence = error.to_string();
                 written = Err(error);
                 std::io::Error::other(sentence)
             })
         };
-        let whole = 0..object.bytes;
-        let read = self.bucket.client.read_range(&object, whole, &mut take);
-        let read = read.await;
+        let read = self.read(file, owner, &mut take).await;
         written.map_err(BackupError::io("write", &temporary))?;
         read?;
-        let content = Content {
-            bytes: object.bytes,
-            checksum: hash.digest(),
-        };
-        if !file.has(content) {
-            return Err(damaged(&object.address));
-        }
         std::fs::rename(&temporary, to).map_err(BackupError::io("write", to))
+    }
+}
+
+/// The name of a file from the place.
+fn name_within(file: &SnapshotFile, owner: Option<&str>) -> String {
+    match owner {
+        Some(name) => format!("{}/{}", own_directory(name), text_of(&file.path)),
+        None => text_of(&file.path),
     }
 }
 

@@ -29,11 +29,13 @@ mod place;
 mod restore;
 mod snapshot;
 mod take;
+mod verify;
 
 pub use error::BackupError;
 pub use place::Place;
 pub use restore::{RestoreReport, restore};
 pub use snapshot::{Snapshot, SnapshotFile};
 pub use take::{BackupProgress, BackupReport, Extra, take};
+pub use verify::{DamagedFile, VerifyReport, verify};
 
 type Result<T> = std::result::Result<T, BackupError>;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use remote_files::Client;
 
-use crate::bucket::{Bucket, BucketTarget};
+use crate::bucket::{Bucket, BucketSource, BucketTarget};
 use crate::directory;
 use crate::part_files::PartFile;
 use crate::snapshot::{Snapshot, SnapshotFile};
@@ -61,19 +61,20 @@ impl Place {
         Ok(Target { place: self, held })
     }
 
-    /// Looks for the files of a snapshot, before they are fetched.
-    pub(crate) async fn source(&self, snapshot: &Snapshot) -> Result<Source<'_>> {
+    /// Looks for the files of snapshots, before they are read.
+    pub(crate) async fn source(&self, snapshots: &[Snapshot]) -> Result<Source> {
         Ok(match self {
-            Self::Directory(path) => Source::Directory(path),
-            Self::Bucket(bucket) => Source::Bucket(bucket.source(snapshot).await?),
+            Self::Directory(path) => Source::Directory(path.clone()),
+            Self::Bucket(bucket) => Source::Bucket(bucket.source(snapshots).await?),
         })
     }
 }
 
-/// Where the files of a snapshot come from.
-pub(crate) enum Source<'a> {
-    Directory(&'a Path),
-    Bucket(crate::bucket::BucketSource),
+/// Where the files of snapshots come from.
+#[derive(Clone)]
+pub(crate) enum Source {
+    Directory(PathBuf),
+    Bucket(BucketSource),
 }
 
 /// A place that is being changed.

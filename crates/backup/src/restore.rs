@@ -41,7 +41,7 @@ pub async fn restore(
     mut tell: impl FnMut(BackupProgress),
 ) -> Result<RestoreReport> {
     let snapshot = find(place, name).await?;
-    let source = place.source(&snapshot).await?;
+    let source = place.source(std::slice::from_ref(&snapshot)).await?;
     if let Source::Bucket(bucket) = &source {
         bucket.check(&snapshot)?;
     }
@@ -76,7 +76,7 @@ pub async fn restore(
 
 /// A restoration that is under way.
 struct Restoration<'a, F> {
-    source: &'a Source<'a>,
+    source: &'a Source,
     snapshot: &'a Snapshot,
     data_dir: &'a Path,
     told: BackupProgress,
@@ -108,7 +108,7 @@ impl<F: FnMut(BackupProgress)> Restoration<'_, F> {
                     }
                     let (bucket, file) = (bucket.clone(), file.clone());
                     under_way.spawn(async move {
-                        bucket.fetch(&file, false, &to).await?;
+                        bucket.fetch(&file, None, &to).await?;
                         Ok(file.bytes)
                     });
                 }
@@ -144,7 +144,7 @@ impl<F: FnMut(BackupProgress)> Restoration<'_, F> {
                 copy(&own.join(&file.path), &to, file)?;
             }
             Source::Bucket(bucket) => {
-                bucket.fetch(file, true, &to).await?;
+                bucket.fetch(file, Some(self.snapshot.name()), &to).await?;
                 if let Some(mode) = file.mode {
                     let permissions = fs::Permissions::from_mode(mode);
                     fs::set_permissions(&to, permissions).map_err(BackupError::io("write", &to))?;
@@ -162,7 +162,7 @@ impl<F: FnMut(BackupProgress)> Restoration<'_, F> {
     }
 }
 
-async fn find(place: &Place, name: Option<&str>) -> Result<Snapshot> {
+pub(crate) async fn find(place: &Place, name: Option<&str>) -> Result<Snapshot> {
     let mut all = place.snapshots().await?;
     let names: Vec<String> = all.iter().map(|it| it.name().to_owned()).collect();
     let newest = all.pop().ok_or_else(|| BackupError::Empty {

@@ -42,7 +42,7 @@ pub struct RestoreArguments {
         long,
         value_name = "DIR",
         env = "MERIDIAN_DATA",
-        required_unless_present = "list"
+        required_unless_present_any = ["list", "verify"]
     )]
     data: Option<PathBuf>,
     /// Which backup, by its name; the newest by default.
@@ -51,6 +51,10 @@ pub struct RestoreArguments {
     /// List the backups, and restore none.
     #[arg(long)]
     list: bool,
+    /// Read all files of the backups, or of that of `--at`, compare them with their checksums, and restore none. The exit status is 1 if a file
+    /// is damaged or missing.
+    #[arg(long, conflicts_with_all = ["list", "no_check"])]
+    verify: bool,
     /// Do not check all rows of what was restored. Every file is compared with its checksum all the same.
     #[arg(long)]
     no_check: bool,
@@ -99,6 +103,9 @@ pub fn back_up(arguments: &BackupArguments) -> Result<(), Failure> {
 
 /// Restores a backup, and checks it.
 pub fn restore(arguments: &RestoreArguments) -> Result<(), Failure> {
+    if arguments.verify {
+        return verify(arguments);
+    }
     let Some(data) = arguments.data.as_ref().filter(|_| !arguments.list) else {
         return list(&arguments.place);
     };
@@ -126,6 +133,41 @@ pub fn restore(arguments: &RestoreArguments) -> Result<(), Failure> {
     match arguments.no_check {
         true => told,
         false => check::run(CheckArguments::of(data.clone())).and(told),
+    }
+}
+
+/// Reads backups through.
+fn verify(arguments: &RestoreArguments) -> Result<(), Failure> {
+    let mut progress = ProgressLine::new(arguments.quiet);
+    let runtime = tokio::runtime::Runtime::new()?;
+    let verified = runtime.block_on(async {
+        let place = place_of(&arguments.place)?;
+        let verifying = backup::verify(&place, arguments.at.as_deref(), |told| {
+            progress.show(told.files, told.of, told.bytes)
+        });
+        Ok::<_, Failure>(verifying.await?)
+    });
+    progress.end();
+    let verified = verified?;
+    for file in &verified.damaged {
+        remark(&format!(
+            "{} is damaged or missing: it is not what was backed up, in {}",
+            file.path.display(),
+            file.backups.join(", ")
+        ));
+    }
+    let read = format!(
+        "{} files with {} of {} backups",
+        grouped(verified.files),
+        size(verified.bytes),
+        grouped(verified.backups.len() as u64)
+    );
+    match verified.damaged.len() as u64 {
+        0 => tell(&format!("{read} are as they were written\n")),
+        damaged => Err(Failure::new(format!(
+            "of {read}, {} are damaged or missing: take a new backup into another place as long as the data directory is whole",
+            grouped(damaged)
+        ))),
     }
 }
 
