@@ -311,3 +311,41 @@ def test_a_place_is_verified(meridian: Meridian, data: Path, tmp_path: Path) -> 
     assert "1 files with" in run(meridian, "backup", "--data", data, place)
     assert shared.read_bytes() == whole
     run(meridian, "restore", place, "--verify")
+
+
+def test_a_snapshot_that_cannot_be_read_leaves_the_others(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    """One damaged `snapshot.json` made all backups of its place unusable."""
+    place = tmp_path / "backups"
+    run(meridian, "backup", "--data", data, place)
+    state = rows(meridian, data)
+    load(meridian, data, write_stars(tmp_path / "d.csv", 50_000, 100), "--kind", "director", "--replace")
+    run(meridian, "backup", "--data", data, place)
+    first, second = names(meridian, place)
+    saying = place / "snapshots" / second / "snapshot.json"
+    whole = saying.read_bytes()
+    for wrong in (whole[:-20], b"", None):
+        saying.unlink()
+        if wrong is not None:
+            saying.write_bytes(wrong)
+        listed = subprocess.run([str(meridian.binary), "restore", str(place), "--list"], capture_output=True, text=True, timeout=120, check=True)
+        assert first in listed.stdout and second not in listed.stdout and f"backup {second} cannot be read" in listed.stderr
+        # An older backup is not taken for the newest one.
+        assert str(saying) in run(meridian, "restore", place, "--data", tmp_path / "restored", fails=True)
+        assert str(saying) in run(meridian, "restore", place, "--data", tmp_path / "restored", "--at", second, fails=True)
+        run(meridian, "restore", place, "--data", tmp_path / "restored", "--at", first)
+        assert rows(meridian, tmp_path / "restored") == state
+        shutil.rmtree(tmp_path / "restored")
+        assert second in run(meridian, "restore", place, "--verify", fails=True)
+        saying.write_bytes(whole)
+    saying.write_bytes(whole[:-20])
+    before = {name for name in files(place) if name.startswith("tables")}
+    done = subprocess.run(
+        [str(meridian.binary), "backup", "--data", str(data), str(place), "--keep", "1"], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert f"backup {second} cannot be read" in done.stderr and f"removed: {first}\n" in done.stdout
+    assert {name for name in files(place) if name.startswith("tables")} == before
+    assert second not in names(meridian, place) and len(names(meridian, place)) == 1
+    # Once it can be read it counts again, and what nothing has goes.
+    saying.write_bytes(whole)
+    assert f"removed: {second}\n" in run(meridian, "backup", "--data", data, place, "--keep", 2)
+    assert len({name for name in files(place) if name.startswith("tables")}) < len(before)

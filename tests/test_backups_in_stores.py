@@ -331,3 +331,20 @@ def test_a_place_is_verified(meridian: Meridian, store: Store, place: str, data:
             assert outcome.status == 1 and f"{victim} is damaged or missing" in outcome.complaint
         store.put(victim, whole)
     told(meridian, store, "restore", place, "--verify", "--quiet")
+
+
+def test_a_snapshot_that_cannot_be_read_leaves_the_others(meridian: Meridian, store: Store, place: str, data: Path, tmp_path: Path) -> None:
+    state = rows(meridian, data)
+    told(meridian, store, "backup", "--data", data, place)
+    append(meridian, data, tmp_path, 20_000, 300)
+    told(meridian, store, "backup", "--data", data, place)
+    first, second = names(meridian, store, place)
+    saying = f"{prefix(place)}snapshots/{second}/snapshot.json"
+    store.put(saying, store.get(saying)[:-20])
+    parts = store.keys(f"{prefix(place)}tables/")
+    assert names(meridian, store, place) == [first]
+    assert_rejected(call(meridian, store, "restore", place, "--data", tmp_path / "restored"), "snapshot.json is damaged")
+    assert_restored(meridian, store, place, tmp_path / "restored", state, "--at", first)
+    outcome = call(meridian, store, "backup", "--data", data, place, "--keep", 1)
+    assert outcome.status == 0 and second in outcome.complaint and saying in store.keys(prefix(place))
+    assert parts <= store.keys(f"{prefix(place)}tables/") and first not in names(meridian, store, place)

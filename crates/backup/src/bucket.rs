@@ -23,7 +23,9 @@ use crate::bucket_lock::BucketLock;
 use crate::copy::{Content, content_of, copy_part, temporary};
 use crate::part_files::PartFile;
 use crate::place::no_bucket;
-use crate::snapshot::{DIRECTORY, FILE, Snapshot, SnapshotFile, TABLES, checksum_text, is_name};
+use crate::snapshot::{
+    DIRECTORY, FILE, Snapshot, SnapshotFile, SnapshotList, TABLES, checksum_text, is_name,
+};
 use crate::take::BackupProgress;
 use crate::{BackupError, Result};
 
@@ -96,7 +98,7 @@ impl Bucket {
         Ok(found)
     }
 
-    pub(crate) async fn snapshots(&self) -> Result<Vec<Snapshot>> {
+    pub(crate) async fn snapshots(&self) -> Result<SnapshotList> {
         let directories = self.directories().await?;
         let is_whole = |name: &&String| {
             let said = format!("{DIRECTORY}/{name}/{FILE}");
@@ -104,12 +106,12 @@ impl Bucket {
         };
         let mut names: Vec<&String> = directories.keys().filter(is_whole).collect();
         names.sort();
-        let mut snapshots = Vec::new();
+        let mut snapshots = SnapshotList::default();
         for name in names {
             let address = self.address(&format!("{DIRECTORY}/{name}/{FILE}"));
             let text = self.client.read_small(&address, LONGEST_SNAPSHOT).await?;
             let path = PathBuf::from(address.to_string());
-            snapshots.push(Snapshot::parse(&text.content, name, &path)?);
+            snapshots.add(name, Snapshot::parse(&text.content, name, &path));
         }
         Ok(snapshots)
     }
@@ -305,7 +307,10 @@ impl BucketTarget {
     }
 
     pub async fn remove_oldest(&self, keep: usize) -> Result<Vec<String>> {
-        let mut all = self.bucket.snapshots().await?;
+        let SnapshotList {
+            readable: mut all,
+            damaged,
+        } = self.bucket.snapshots().await?;
         let old: Vec<Snapshot> = all.drain(..all.len().saturating_sub(keep)).collect();
         for snapshot in &old {
             self.lock.check()?;
@@ -317,6 +322,12 @@ impl BucketTarget {
                 .await?;
         }
         self.bucket.remove_unfinished().await?;
+        let names = old.iter().map(|snapshot| snapshot.name().to_owned());
+        let names = names.collect();
+        if !damaged.is_empty() {
+            // It may have any of the files.
+            return Ok(names);
+        }
         let wanted: BTreeSet<String> = { all.iter() }
             .flat_map(|snapshot| &snapshot.parts)
             .map(|file| text_of(&file.path))
@@ -325,8 +336,7 @@ impl BucketTarget {
         let unwanted = there.filter(|name| !wanted.contains(name)).collect();
         self.lock.check()?;
         self.bucket.remove(unwanted).await?;
-        let names = old.iter().map(|snapshot| snapshot.name().to_owned());
-        Ok(names.collect())
+        Ok(names)
     }
 
     pub async fn end(self) {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::copy::{copy_part, files_below, make_dir, remove_all, sync};
 use crate::part_files::PartFile;
-use crate::snapshot::{DIRECTORY, FILE, Snapshot, SnapshotFile, TABLES, is_name};
+use crate::snapshot::{DIRECTORY, FILE, Snapshot, SnapshotFile, SnapshotList, TABLES, is_name};
 use crate::take::BackupProgress;
 use crate::{BackupError, Result};
 
@@ -25,12 +25,14 @@ pub(crate) fn unfinished(place: &Path) -> PathBuf {
     directory(place).join(UNFINISHED)
 }
 
-/// The snapshots of a place, the oldest first.
-pub(crate) fn snapshots(place: &Path) -> Result<Vec<Snapshot>> {
+/// The snapshots of a place.
+pub(crate) fn snapshots(place: &Path) -> Result<SnapshotList> {
     let directory = directory(place);
     let mut names = Vec::new();
     match fs::read_dir(&directory) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(vec![]),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(SnapshotList::default());
+        }
         Err(error) => return Err(BackupError::io("read", &directory)(error)),
         Ok(entries) => {
             for entry in entries {
@@ -46,7 +48,11 @@ pub(crate) fn snapshots(place: &Path) -> Result<Vec<Snapshot>> {
         let text = fs::read(&path).map_err(BackupError::io("read", &path))?;
         Snapshot::parse(&text, name, &path)
     };
-    names.iter().map(read).collect()
+    let mut list = SnapshotList::default();
+    for name in &names {
+        list.add(name, read(name));
+    }
+    Ok(list)
 }
 
 /// Makes a place, or takes one that is there, which nobody else changes as long as what this returns is held.
@@ -161,9 +167,13 @@ pub(crate) async fn copy_parts(
     Ok((copied, told.bytes))
 }
 
-/// Removes all but the newest snapshots, and the files of parts that only those had.
+/// Removes all but the newest snapshots, and the files of parts that only those had. A snapshot that cannot be read stays, and as long as there
+/// is one, so do all files: it may have them.
 pub(crate) fn remove_oldest(place: &Path, keep: usize) -> Result<Vec<String>> {
-    let mut all = snapshots(place)?;
+    let SnapshotList {
+        readable: mut all,
+        damaged,
+    } = snapshots(place)?;
     let old: Vec<Snapshot> = all.drain(..all.len().saturating_sub(keep)).collect();
     for snapshot in &old {
         // It has no name before it has lost a file.
@@ -179,7 +189,7 @@ pub(crate) fn remove_oldest(place: &Path, keep: usize) -> Result<Vec<String>> {
         .map(|file| &file.path)
         .collect();
     let tables = place.join(TABLES);
-    if tables.is_dir() {
+    if tables.is_dir() && damaged.is_empty() {
         for name in files_below(&tables)? {
             let within = Path::new(TABLES).join(name);
             if !wanted.contains(&within) {

@@ -119,7 +119,10 @@ pub enum BackupError {
         names: Vec<String>,
     },
     /// What a snapshot says of itself cannot be read.
-    #[error("{} is damaged, or of a newer program: {why}", path.display())]
+    #[error(
+        "{} is damaged, or of a newer program: {why}. Other backups can be restored with --at (`meridian restore --list`)",
+        path.display()
+    )]
     BadSnapshot {
         /// The file.
         path: PathBuf,

@@ -34,7 +34,7 @@ mod verify;
 pub use error::BackupError;
 pub use place::Place;
 pub use restore::{RestoreReport, restore};
-pub use snapshot::{Snapshot, SnapshotFile};
+pub use snapshot::{DamagedSnapshot, Snapshot, SnapshotFile, SnapshotList};
 pub use take::{BackupProgress, BackupReport, Extra, take};
 pub use verify::{DamagedFile, VerifyReport, verify};
 

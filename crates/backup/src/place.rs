@@ -9,7 +9,7 @@ use remote_files::Client;
 use crate::bucket::{Bucket, BucketSource, BucketTarget};
 use crate::directory;
 use crate::part_files::PartFile;
-use crate::snapshot::{Snapshot, SnapshotFile};
+use crate::snapshot::{Snapshot, SnapshotFile, SnapshotList};
 use crate::take::BackupProgress;
 use crate::{BackupError, Result};
 
@@ -39,11 +39,11 @@ impl Place {
         }
     }
 
-    /// The snapshots of the place, the oldest first.
+    /// The snapshots of the place.
     ///
     /// # Errors
-    /// The place cannot be read, or one of them is damaged.
-    pub async fn snapshots(&self) -> Result<Vec<Snapshot>> {
+    /// The place cannot be read.
+    pub async fn snapshots(&self) -> Result<SnapshotList> {
         match self {
             Self::Directory(path) => directory::snapshots(path),
             Self::Bucket(bucket) => bucket.snapshots().await,
@@ -127,7 +127,7 @@ impl Target<'_> {
         }
     }
 
-    /// Removes all but the newest snapshots, and the files of parts that only those had.
+    /// Removes all but the newest snapshots, and the files of parts that only those had, unless one that cannot be read may have them.
     pub async fn remove_oldest(&self, keep: usize) -> Result<Vec<String>> {
         match &self.held {
             Held::Directory { .. } => directory::remove_oldest(self.place.name(), keep),

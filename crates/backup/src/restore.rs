@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use crate::copy::{content_of, copy_file, make_dir, sync};
 use crate::directory::directory;
 use crate::place::{Place, Source};
-use crate::snapshot::{Snapshot, SnapshotFile};
+use crate::snapshot::{Snapshot, SnapshotFile, name_of};
 use crate::take::BackupProgress;
 use crate::{BackupError, Result};
 
@@ -162,23 +162,36 @@ impl<F: FnMut(BackupProgress)> Restoration<'_, F> {
     }
 }
 
+/// The snapshot of a name, or the newest one.
 pub(crate) async fn find(place: &Place, name: Option<&str>) -> Result<Snapshot> {
-    let mut all = place.snapshots().await?;
-    let names: Vec<String> = all.iter().map(|it| it.name().to_owned()).collect();
-    let newest = all.pop().ok_or_else(|| BackupError::Empty {
-        place: place.name().to_owned(),
-    })?;
-    let Some(name) = name else {
-        return Ok(newest);
+    let all = place.snapshots().await?;
+    let names: Vec<String> = { all.names().into_iter() }.map(str::to_owned).collect();
+    let name = match (name, names.last()) {
+        (Some(name), _) => name,
+        // That the newest one cannot be read is told; an older one has to be named.
+        (None, Some(newest)) => newest,
+        (None, None) => {
+            return Err(BackupError::Empty {
+                place: place.name().to_owned(),
+            });
+        }
     };
-    all.push(newest);
     let is_meant = |snapshot: &Snapshot| [snapshot.name(), &snapshot.taken_at].contains(&name);
-    let found = all.into_iter().find(is_meant);
-    found.ok_or_else(|| BackupError::NoSnapshot {
-        place: place.name().to_owned(),
-        name: name.to_owned(),
-        names,
-    })
+    if let Some(found) = all.readable.into_iter().find(is_meant) {
+        return Ok(found);
+    }
+    let is_meant = |name_of_damaged: &str| [name, &name_of(name)].contains(&name_of_damaged);
+    match { all.damaged.into_iter() }.find(|it| is_meant(&it.name)) {
+        Some(damaged) => Err(damaged.error),
+        None if names.is_empty() => Err(BackupError::Empty {
+            place: place.name().to_owned(),
+        }),
+        None => Err(BackupError::NoSnapshot {
+            place: place.name().to_owned(),
+            name: name.to_owned(),
+            names,
+        }),
+    }
 }
 
 /// Makes the directory, which must be new or one in which the same snapshot was being restored.

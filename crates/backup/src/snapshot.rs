@@ -66,6 +66,49 @@ impl SnapshotFile {
     }
 }
 
+/// The snapshots of a place.
+#[derive(Debug, Default)]
+pub struct SnapshotList {
+    /// Those that can be read, the oldest first.
+    pub readable: Vec<Snapshot>,
+    /// Those whose `snapshot.json` cannot be read, the oldest first. Nothing is known of which files they have.
+    pub damaged: Vec<DamagedSnapshot>,
+}
+
+/// A snapshot of which nothing but the name is known.
+#[derive(Debug)]
+pub struct DamagedSnapshot {
+    /// Its name.
+    pub name: String,
+    /// Why it cannot be read.
+    pub error: BackupError,
+}
+
+impl SnapshotList {
+    pub(crate) fn add(&mut self, name: &str, read: Result<Snapshot>) {
+        match read {
+            Ok(snapshot) => self.readable.push(snapshot),
+            Err(error) => self.damaged.push(DamagedSnapshot {
+                name: name.to_owned(),
+                error,
+            }),
+        }
+    }
+
+    /// The names of all, the oldest first.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        let readable = self.readable.iter().map(Snapshot::name);
+        let damaged = self.damaged.iter().map(|it| it.name.as_str());
+        let mut names: Vec<&str> = readable.chain(damaged).collect();
+        names.sort_unstable();
+        names
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.readable.is_empty() && self.damaged.is_empty()
+    }
+}
+
 /// A checksum as it is written.
 pub(crate) fn checksum_text(content: Content) -> String {
     format!("{:016x}", content.checksum)
@@ -136,6 +179,7 @@ pub(crate) fn is_name(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_digit())
 }
 
-fn name_of(taken_at: &str) -> String {
+/// The name of a snapshot that is taken at a time.
+pub(crate) fn name_of(taken_at: &str) -> String {
     taken_at.replace(['-', ':'], "")
 }

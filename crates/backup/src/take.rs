@@ -12,7 +12,7 @@ use store::{LoadDir, MANIFEST_FILE};
 use crate::copy::{content_of, copy_file, files_below, make_dir, remove_all};
 use crate::part_files::{HeldPart, PartFile};
 use crate::place::{Place, Target};
-use crate::snapshot::{Snapshot, SnapshotFile};
+use crate::snapshot::{DamagedSnapshot, Snapshot, SnapshotFile, SnapshotList, name_of};
 use crate::{BackupError, Result};
 
 /// How often parts are looked up anew that were replaced between being listed and being held.
@@ -39,7 +39,7 @@ pub struct BackupProgress {
 }
 
 /// What a backup did.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct BackupReport {
     /// What there is now.
     pub snapshot: Snapshot,
@@ -49,6 +49,8 @@ pub struct BackupReport {
     pub copied_bytes: u64,
     /// Older snapshots that were removed.
     pub removed: Vec<String>,
+    /// Older snapshots that cannot be read, and stay, with all files.
+    pub damaged: Vec<DamagedSnapshot>,
 }
 
 /// Takes a backup of a data directory into a place, and keeps so many, the oldest of which go.
@@ -85,7 +87,7 @@ async fn take_into(
     let unfinished = target.unfinished();
     let mut snapshot = Snapshot::new(next_time(&before));
     let parts = hold_parts(data_dir, &unfinished, &mut snapshot).await?;
-    let known: HashMap<&PathBuf, &SnapshotFile> = { before.iter() }
+    let known: HashMap<&PathBuf, &SnapshotFile> = { before.readable.iter() }
         .flat_map(|snapshot| &snapshot.parts)
         .map(|file| (&file.path, file))
         .collect();
@@ -122,15 +124,20 @@ async fn take_into(
         copied_files,
         copied_bytes,
         removed,
+        damaged: before.damaged,
     })
 }
 
-/// Now, or the second after the last snapshot: their names are in order.
-fn next_time(before: &[Snapshot]) -> String {
+/// Now, or the second after the last snapshot: their names are in order. One that cannot be read keeps its name.
+fn next_time(before: &SnapshotList) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let mut seconds = now.unwrap_or(Duration::ZERO).as_secs();
-    let last = before.last().map(|snapshot| snapshot.taken_at.as_str());
-    while last.is_some_and(|last| last >= utc_text(seconds).as_str()) {
+    let last = { before.readable.last() }.map(|snapshot| snapshot.taken_at.as_str());
+    let is_taken = |time: &str| {
+        last.is_some_and(|last| last >= time)
+            || before.damaged.iter().any(|it| it.name == name_of(time))
+    };
+    while is_taken(&utc_text(seconds)) {
         seconds += 1;
     }
     utc_text(seconds)

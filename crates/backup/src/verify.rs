@@ -9,7 +9,7 @@ use crate::copy::content_of;
 use crate::directory::directory;
 use crate::place::{Place, Source};
 use crate::restore::find;
-use crate::snapshot::{Snapshot, SnapshotFile};
+use crate::snapshot::{DamagedSnapshot, Snapshot, SnapshotFile, SnapshotList};
 use crate::take::BackupProgress;
 use crate::{BackupError, Result};
 
@@ -25,6 +25,8 @@ pub struct VerifyReport {
     pub files: u64,
     /// The bytes of these.
     pub bytes: u64,
+    /// The backups of which it cannot be read which files they have.
+    pub unreadable: Vec<DamagedSnapshot>,
     /// The files that are not what was backed up, by their names.
     pub damaged: Vec<DamagedFile>,
 }
@@ -55,15 +57,22 @@ pub async fn verify(
     name: Option<&str>,
     mut tell: impl FnMut(BackupProgress),
 ) -> Result<VerifyReport> {
-    let snapshots = match name {
-        Some(_) => vec![find(place, name).await?],
+    let list = match name {
+        Some(_) => SnapshotList {
+            readable: vec![find(place, name).await?],
+            damaged: vec![],
+        },
         None => place.snapshots().await?,
     };
-    if snapshots.is_empty() {
+    if list.is_empty() {
         return Err(BackupError::Empty {
             place: place.name().to_owned(),
         });
     }
+    let SnapshotList {
+        readable: snapshots,
+        damaged: unreadable,
+    } = list;
     let source = place.source(&snapshots).await?;
     let wanted = files_of(&snapshots);
     let mut told = BackupProgress {
@@ -75,6 +84,7 @@ pub async fn verify(
         backups: snapshots.iter().map(|it| it.name().to_owned()).collect(),
         files: told.of,
         bytes: wanted.iter().map(|(wanted, _)| wanted.file.bytes).sum(),
+        unreadable,
         damaged: Vec::new(),
     };
     let mut wanted = wanted.into_iter();

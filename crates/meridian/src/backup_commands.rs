@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use backup::{Extra, Place, Snapshot};
+use backup::{BackupError, Extra, Place, Snapshot, SnapshotList};
 use clap::Args;
 use ingest::{grouped, size};
 use remote_files::{Client, Settings, is_url};
@@ -98,6 +98,14 @@ pub fn back_up(arguments: &BackupArguments) -> Result<(), Failure> {
     if !taken.removed.is_empty() {
         text.push_str(&format!("  removed: {}\n", taken.removed.join(", ")));
     }
+    for damaged in &taken.damaged {
+        remark(&format!(
+            "backup {} cannot be read, and stays, with all files of the place that it may have: {}. Remove it from {} if it is not wanted",
+            damaged.name,
+            damaged.error,
+            arguments.place.join("snapshots").display()
+        ));
+    }
     tell(&text).map_err(|error| error.when_reporting("the backup is taken"))
 }
 
@@ -149,6 +157,12 @@ fn verify(arguments: &RestoreArguments) -> Result<(), Failure> {
     });
     progress.end();
     let verified = verified?;
+    for backup in &verified.unreadable {
+        remark(&format!(
+            "backup {} cannot be read: {}",
+            backup.name, backup.error
+        ));
+    }
     for file in &verified.damaged {
         remark(&format!(
             "{} is damaged or missing: it is not what was backed up, in {}",
@@ -163,6 +177,10 @@ fn verify(arguments: &RestoreArguments) -> Result<(), Failure> {
         grouped(verified.backups.len() as u64)
     );
     match verified.damaged.len() as u64 {
+        0 if !verified.unreadable.is_empty() => Err(Failure::new(format!(
+            "{read} are as they were written, and of {} backups it cannot be read which files they have",
+            grouped(verified.unreadable.len() as u64)
+        ))),
         0 => tell(&format!("{read} are as they were written\n")),
         damaged => Err(Failure::new(format!(
             "of {read}, {} are damaged or missing: take a new backup into another place as long as the data directory is whole",
@@ -184,12 +202,20 @@ fn place_of(place: &Path) -> Result<Place, Failure> {
 
 fn list(place: &Path) -> Result<(), Failure> {
     let runtime = tokio::runtime::Runtime::new()?;
-    let snapshots = runtime.block_on(place_of(place)?.snapshots())?;
+    let SnapshotList {
+        readable: snapshots,
+        damaged,
+    } = runtime.block_on(place_of(place)?.snapshots())?;
     if snapshots.is_empty() {
-        return Err(backup::BackupError::Empty {
-            place: place.to_owned(),
-        }
-        .into());
+        let first = damaged.into_iter().next().map(|it| it.error);
+        let place = place.to_owned();
+        return Err(first.unwrap_or(BackupError::Empty { place }).into());
+    }
+    for backup in &damaged {
+        remark(&format!(
+            "backup {} cannot be read: {}",
+            backup.name, backup.error
+        ));
     }
     let line = |snapshot: &Snapshot| {
         format!(
