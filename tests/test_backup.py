@@ -349,3 +349,47 @@ def test_a_snapshot_that_cannot_be_read_leaves_the_others(meridian: Meridian, da
     saying.write_bytes(whole)
     assert f"removed: {second}\n" in run(meridian, "backup", "--data", data, place, "--keep", 2)
     assert len({name for name in files(place) if name.startswith("tables")}) < len(before)
+
+
+def test_a_restoration_that_fails_leaves_room_for_another(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    """The directory of a failed restoration stayed, in which the other backup that was advised could not be restored."""
+    place, restored = tmp_path / "backups", tmp_path / "restored"
+    run(meridian, "backup", "--data", data, place)
+    state = rows(meridian, data)
+    append(meridian, data, write_stars(tmp_path / "c.csv", 20_000, 300))
+    run(meridian, "backup", "--data", data, place)
+    first, second = names(meridian, place)
+    (victim,) = (place / "tables").glob("*/3/manifest.json")
+    whole = victim.read_bytes()
+    flip(victim)
+    for is_there in (False, True):
+        if is_there:
+            restored.mkdir()
+        assert f"{victim} is damaged" in run(meridian, "restore", place, "--data", restored, fails=True)
+        assert restored.exists() == is_there and (not is_there or not any(restored.iterdir()))
+    run(meridian, "restore", place, "--data", restored, "--at", first)
+    assert rows(meridian, restored) == state
+    victim.write_bytes(whole)
+    # What a killed one leaves.
+    shutil.rmtree(restored)
+    run(meridian, "restore", place, "--data", restored)
+    (restored / "meridian.sqlite").unlink()
+    (restored / "restore.unfinished").write_text(second)
+    for path in [*restored.glob("meridian.*"), *(restored / "locks").rglob("*")]:
+        path.unlink()
+    shutil.rmtree(restored / "locks", ignore_errors=True)
+    chunk = next((restored / "tables" / "sky.star" / "3").glob("chunk_*.mrd"))
+    chunk.rename(f"{chunk}.tmp")
+    new = ["--db", "sky", "--table", "Other", "--kind", "director", "--key", "id", "--ra", "ra", "--dec", "dec"]
+    told = run(meridian, "load", "--data", restored, *new, tmp_path / "c.csv", fails=True)
+    assert "a backup is being restored into" in told and "meridian restore" in told
+    note = restored / "notes.txt"
+    note.write_text("not ours")
+    before = files(restored)
+    assert "has something in it already" in run(meridian, "restore", place, "--data", restored, "--at", first, fails=True)
+    assert files(restored) == before
+    note.unlink()
+    run(meridian, "restore", place, "--data", restored, "--at", first)
+    assert rows(meridian, restored) == state and not (restored / "restore.unfinished").exists()
+    assert not (restored / "tables" / "sky.star" / "3").exists()
+    append(meridian, restored, write_stars(tmp_path / "d.csv", 30_000, 10))

@@ -155,6 +155,16 @@ pub(crate) fn temporary(path: &Path) -> PathBuf {
 /// The files below a directory, by their paths from there, in order; those that are under way are none, nor are marks of files that are
 /// at workers or at home.
 pub(crate) fn files_below(dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = all_files_below(dir)?;
+    found.retain(|name| {
+        name.extension()
+            .is_none_or(|it| it != "tmp" && it != "away" && it != "home")
+    });
+    Ok(found)
+}
+
+/// All files below a directory, by their paths from there, in order.
+pub(crate) fn all_files_below(dir: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open = vec![PathBuf::new()];
     while let Some(within) = open.pop() {
@@ -166,14 +176,9 @@ pub(crate) fn files_below(dir: &Path) -> Result<Vec<PathBuf>> {
                 .file_type()
                 .map_err(BackupError::io("read", &entry.path()))?;
             let name = within.join(entry.file_name());
-            let is_of_copies = || {
-                name.extension()
-                    .is_none_or(|it| it != "tmp" && it != "away" && it != "home")
-            };
-            if kind.is_dir() {
-                open.push(name);
-            } else if is_of_copies() {
-                found.push(name);
+            match kind.is_dir() {
+                true => open.push(name),
+                false => found.push(name),
             }
         }
     }
@@ -206,5 +211,15 @@ pub(crate) fn remove_all(dir: &Path) -> Result<()> {
             Err(BackupError::io("remove", dir)(error))
         }
         _ => Ok(()),
+    }
+}
+
+/// Removes the directories above a file that have nothing in them any more.
+pub(crate) fn remove_empty_above(path: &Path, until: &Path) {
+    for dir in path.ancestors().skip(1) {
+        // One that has something in it stays.
+        if dir == until || fs::remove_dir(dir).is_err() {
+            return;
+        }
     }
 }

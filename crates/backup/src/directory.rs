@@ -5,7 +5,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::copy::{copy_part, files_below, make_dir, remove_all, sync};
+use crate::copy::{copy_part, files_below, make_dir, remove_all, remove_empty_above, sync};
 use crate::part_files::PartFile;
 use crate::snapshot::{DIRECTORY, FILE, Snapshot, SnapshotFile, SnapshotList, TABLES, is_name};
 use crate::take::BackupProgress;
@@ -203,14 +203,4 @@ pub(crate) fn remove_oldest(place: &Path, keep: usize) -> Result<Vec<String>> {
         .iter()
         .map(|snapshot| snapshot.name().to_owned())
         .collect())
-}
-
-/// Removes the directories above a file that have nothing in them any more.
-fn remove_empty_above(path: &Path, until: &Path) {
-    for dir in path.ancestors().skip(1) {
-        // One that has something in it stays.
-        if dir == until || fs::remove_dir(dir).is_err() {
-            return;
-        }
-    }
 }

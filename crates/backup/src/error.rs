@@ -157,6 +157,15 @@ impl BackupError {
         }
     }
 
+    /// Whether a file of a backup is damaged, missing or cannot be read.
+    pub(crate) fn is_of_file_in(&self, place: &Path) -> bool {
+        match self {
+            Self::Damaged { .. } | Self::MissingObject { .. } => true,
+            Self::Io { path, .. } => path.starts_with(place),
+            _ => false,
+        }
+    }
+
     /// Says what could not be done with a file.
     pub(crate) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();

@@ -17,7 +17,7 @@ use crate::copy::files_below;
 use crate::{BackupError, Result};
 
 /// The file on which readers of a part hold a lock, which has no content.
-const READERS_LOCK: &str = "in_use.lock";
+pub(crate) const READERS_LOCK: &str = "in_use.lock";
 /// The index of a part, in its directory.
 const INDEX_FILE: &str = "index/keys.mri";
 

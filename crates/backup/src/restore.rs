@@ -1,21 +1,22 @@
 //! Restoring a backup.
 
+use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use catalog::CATALOG_FILE;
+use catalog::{CATALOG_FILE, RESTORE_MARKER as MARKER};
 use tokio::task::JoinSet;
 
-use crate::copy::{content_of, copy_file, make_dir, sync};
+use crate::copy::{
+    all_files_below, content_of, copy_file, make_dir, remove_empty_above, sync, temporary,
+};
 use crate::directory::directory;
+use crate::part_files::READERS_LOCK;
 use crate::place::{Place, Source};
-use crate::snapshot::{Snapshot, SnapshotFile, name_of};
+use crate::snapshot::{Snapshot, SnapshotFile, TABLES, name_of};
 use crate::take::BackupProgress;
 use crate::{BackupError, Result};
-
-/// What a directory has in it as long as it is being restored: the name of the snapshot.
-const MARKER: &str = "restore.unfinished";
 
 /// What was restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,8 +33,8 @@ const FILES_AHEAD: usize = 8;
 /// Makes a data directory as it was: by default that of the newest snapshot. Every file is compared with its checksum.
 ///
 /// # Errors
-/// There is no such snapshot, one of its files is damaged, or the directory has something in it. What an attempt that was ended has left
-/// is completed by the next one.
+/// There is no such snapshot, one of its files is damaged, or the directory has something in it. Of a damaged one nothing is left; what an
+/// attempt that ended otherwise has left is completed by the next one, or removed by that of another snapshot.
 pub async fn restore(
     place: &Place,
     name: Option<&str>,
@@ -45,7 +46,7 @@ pub async fn restore(
     if let Source::Bucket(bucket) = &source {
         bucket.check(&snapshot)?;
     }
-    begin(data_dir, snapshot.name())?;
+    let is_made = begin(place, &snapshot, data_dir).await?;
     let mut restoring = Restoration {
         source: &source,
         snapshot: &snapshot,
@@ -58,17 +59,14 @@ pub async fn restore(
         kept: 0,
         tell: &mut tell,
     };
-    restoring.parts().await?;
-    // The catalog is the first of the snapshot's own files, and comes last.
-    for file in snapshot.own.iter().rev() {
-        if file.path == Path::new(CATALOG_FILE) {
-            // Whoever finds a catalog finds all that it lists.
-            sync(data_dir)?;
+    if let Err(error) = restoring.run().await {
+        // Nothing that a second attempt could complete: it is for another backup.
+        if error.is_of_file_in(place.name()) {
+            remove_restored(data_dir, &snapshot, is_made);
         }
-        restoring.own(file).await?;
+        return Err(error);
     }
     let kept = restoring.kept;
-    sync(data_dir)?;
     let marker = data_dir.join(MARKER);
     fs::remove_file(&marker).map_err(BackupError::io("remove", &marker))?;
     Ok(RestoreReport { snapshot, kept })
@@ -86,9 +84,25 @@ struct Restoration<'a, F> {
 }
 
 impl<F: FnMut(BackupProgress)> Restoration<'_, F> {
-    /// Restores the files of parts.
-    async fn parts(&mut self) -> Result<()> {
+    async fn run(&mut self) -> Result<()> {
         let mut under_way = JoinSet::new();
+        let restored = self.parts(&mut under_way).await;
+        // Where it failed, nothing is written any more.
+        under_way.shutdown().await;
+        restored?;
+        // The catalog is the first of the snapshot's own files, and comes last.
+        for file in self.snapshot.own.iter().rev() {
+            if file.path == Path::new(CATALOG_FILE) {
+                // Whoever finds a catalog finds all that it lists.
+                sync(self.data_dir)?;
+            }
+            self.own(file).await?;
+        }
+        sync(self.data_dir)
+    }
+
+    /// Restores the files of parts.
+    async fn parts(&mut self, under_way: &mut JoinSet<Result<u64>>) -> Result<()> {
         for file in &self.snapshot.parts {
             let to = self.data_dir.join(&file.path);
             if is_there(&to, file)? {
@@ -104,7 +118,7 @@ impl<F: FnMut(BackupProgress)> Restoration<'_, F> {
                 }
                 Source::Bucket(bucket) => {
                     if under_way.len() >= FILES_AHEAD {
-                        self.fetched(&mut under_way).await?;
+                        self.fetched(under_way).await?;
                     }
                     let (bucket, file) = (bucket.clone(), file.clone());
                     under_way.spawn(async move {
@@ -115,7 +129,7 @@ impl<F: FnMut(BackupProgress)> Restoration<'_, F> {
             }
         }
         while !under_way.is_empty() {
-            self.fetched(&mut under_way).await?;
+            self.fetched(under_way).await?;
         }
         Ok(())
     }
@@ -194,23 +208,87 @@ pub(crate) async fn find(place: &Place, name: Option<&str>) -> Result<Snapshot> 
     }
 }
 
-/// Makes the directory, which must be new or one in which the same snapshot was being restored.
-fn begin(data_dir: &Path, name: &str) -> Result<()> {
+/// Makes the directory, which must be new or empty, or have nothing but what a restoration that was ended has left. Whether it is new.
+async fn begin(place: &Place, snapshot: &Snapshot, data_dir: &Path) -> Result<bool> {
     let marker = data_dir.join(MARKER);
-    if fs::read_to_string(&marker).is_ok_and(|begun| begun == name) {
-        return Ok(());
-    }
-    let is_empty = match fs::read_dir(data_dir) {
-        Ok(mut entries) => entries.next().is_none(),
-        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
-    };
-    if !is_empty {
-        return Err(BackupError::NotEmpty {
-            dir: data_dir.to_owned(),
-        });
+    let is_new = !data_dir.exists();
+    match fs::read_to_string(&marker) {
+        Ok(begun) if begun == snapshot.name() => return Ok(false),
+        Ok(_) => remove_left(place, snapshot, data_dir).await?,
+        Err(_) if is_new || is_empty(data_dir) => {}
+        Err(_) => return Err(not_empty(data_dir)),
     }
     make_dir(data_dir)?;
-    fs::write(&marker, name).map_err(BackupError::io("write", &marker))
+    fs::write(&marker, snapshot.name()).map_err(BackupError::io("write", &marker))?;
+    Ok(is_new)
+}
+
+fn is_empty(dir: &Path) -> bool {
+    fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+fn not_empty(dir: &Path) -> BackupError {
+    BackupError::NotEmpty {
+        dir: dir.to_owned(),
+    }
+}
+
+/// Removes what the restoration of another backup has left and this one does not have.
+///
+/// # Errors
+/// Something else is there, and nothing is removed.
+async fn remove_left(place: &Place, snapshot: &Snapshot, data_dir: &Path) -> Result<()> {
+    let list = place.snapshots().await?;
+    let known: HashSet<&Path> = list.readable.iter().flat_map(paths_of).collect();
+    let wanted: HashSet<&Path> = paths_of(snapshot).collect();
+    let parts: HashSet<&Path> = wanted.iter().filter_map(|path| path.parent()).collect();
+    let mut unwanted = Vec::new();
+    for path in all_files_below(data_dir)? {
+        let is_temporary = path.extension().is_some_and(|it| it == "tmp");
+        let stem = path.with_extension("");
+        let is_lock = path.starts_with(TABLES) && path.ends_with(READERS_LOCK);
+        let is_known = known.contains(if is_temporary { &*stem } else { &*path });
+        let is_marker = path == Path::new(MARKER);
+        if !is_known && !is_lock && !is_marker {
+            return Err(not_empty(data_dir));
+        }
+        let stays = match is_lock {
+            true => path.parent().is_some_and(|part| parts.contains(part)),
+            // As long as it is being restored it has no catalog.
+            false => wanted.contains(&*path) && path != Path::new(CATALOG_FILE),
+        };
+        if !stays && !is_marker {
+            unwanted.push(path);
+        }
+    }
+    unwanted.sort_by_key(|path| path != Path::new(CATALOG_FILE));
+    for path in unwanted {
+        let path = data_dir.join(path);
+        fs::remove_file(&path).map_err(BackupError::io("remove", &path))?;
+        remove_empty_above(&path, data_dir);
+    }
+    Ok(())
+}
+
+/// Removes what was restored of a backup that is damaged, as far as that is possible. What stays has the marker.
+fn remove_restored(data_dir: &Path, snapshot: &Snapshot, is_made: bool) {
+    for within in paths_of(snapshot) {
+        let path = data_dir.join(within);
+        let lock = path.with_file_name(READERS_LOCK);
+        for path in [&temporary(&path), &lock, &path] {
+            let _ = fs::remove_file(path);
+        }
+        remove_empty_above(&path, data_dir);
+    }
+    let left = fs::read_dir(data_dir).map_or(usize::MAX, Iterator::count);
+    if left == 1 && fs::remove_file(data_dir.join(MARKER)).is_ok() && is_made {
+        let _ = fs::remove_dir(data_dir);
+    }
+}
+
+fn paths_of(snapshot: &Snapshot) -> impl Iterator<Item = &Path> {
+    let files = snapshot.parts.iter().chain(&snapshot.own);
+    files.map(|file| file.path.as_path())
 }
 
 /// Whether a file is there already, whole.
@@ -222,7 +300,7 @@ fn is_there(path: &Path, file: &SnapshotFile) -> Result<bool> {
 fn make_room(to: &Path, file: &SnapshotFile) -> Result<()> {
     if let Some(dir) = to.parent() {
         make_dir(dir)?;
-        let readers_lock = dir.join("in_use.lock");
+        let readers_lock = dir.join(READERS_LOCK);
         let is_part = file
             .path
             .file_name()

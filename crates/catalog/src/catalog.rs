@@ -18,6 +18,9 @@ use crate::{
     ViewQuery, fold_name,
 };
 
+/// What a directory has in it as long as a backup is being restored into it: the name of the backup.
+pub const RESTORE_MARKER: &str = "restore.unfinished";
+
 /// What exists in one data directory. Cheap to clone: clones share their connections.
 ///
 /// The rules are here (names, what a table must say of itself), what is read and changed is in [`Statements`], and which database keeps the
@@ -103,7 +106,15 @@ impl Catalog {
     }
 
     /// Opens the catalog of a data directory; makes the directory and the catalog if need be.
+    ///
+    /// # Errors
+    /// [`CatalogError::BeingRestored`], and whatever the file system or the database says.
     pub async fn open_or_create(data_dir: &Path) -> Result<Self, CatalogError> {
+        if data_dir.join(RESTORE_MARKER).exists() {
+            return Err(CatalogError::BeingRestored {
+                dir: data_dir.to_owned(),
+            });
+        }
         make_directories(data_dir).map_err(CatalogError::io("make directory", data_dir))?;
         let opened = DirectoryLock::in_dir(data_dir)?;
         Ok(Self {

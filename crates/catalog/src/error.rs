@@ -20,6 +20,15 @@ pub enum CatalogError {
         /// The directory that was named.
         dir: PathBuf,
     },
+    /// A backup is being restored into the directory, or that has not ended.
+    #[error(
+        "a backup is being restored into {}, or that was ended before its end: complete it with `meridian restore PLACE --data {}`, or name another directory with --data",
+        dir.display(), dir.display()
+    )]
+    BeingRestored {
+        /// The directory that was named.
+        dir: PathBuf,
+    },
     /// The catalog's file belongs to another application.
     #[error(
         "{} is an SQLite database, but not a Meridian catalog: name another directory with --data",

@@ -41,7 +41,9 @@ mod text_key;
 mod view;
 
 pub use access::{make_directories, writable_file};
-pub use catalog::{Append, Catalog, ChangedView, NewColumns, Publication, SupersededLoad};
+pub use catalog::{
+    Append, Catalog, ChangedView, NewColumns, Publication, RESTORE_MARKER, SupersededLoad,
+};
 pub use clock::{since_boot, utc_now, utc_text};
 pub use column::{Column, ColumnType};
 pub use copy::{CATALOG_FILE, copy_database};
