@@ -393,3 +393,31 @@ def test_a_restoration_that_fails_leaves_room_for_another(meridian: Meridian, da
     assert rows(meridian, restored) == state and not (restored / "restore.unfinished").exists()
     assert not (restored / "tables" / "sky.star" / "3").exists()
     append(meridian, restored, write_stars(tmp_path / "d.csv", 30_000, 10))
+
+
+@pytest.mark.parametrize("who_goes_on", ["original", "restored"])
+def test_a_place_goes_on_with_one_directory(meridian: Meridian, data: Path, tmp_path: Path, who_goes_on: str) -> None:
+    """Two directories took turns in a place unless both had given the same number to parts."""
+    place, restored = tmp_path / "backups", tmp_path / "restored"
+    run(meridian, "backup", "--data", data, place)
+    run(meridian, "backup", "--data", data, place)
+    run(meridian, "restore", place, "--data", restored)
+    goes_on, stops = (data, restored) if who_goes_on == "original" else (restored, data)
+    # Neither has a part that the other one has not.
+    for _ in range(2):
+        run(meridian, "backup", "--data", goes_on, place)
+    before = state_of(place)
+    told = run(meridian, "backup", "--data", stops, place, "--keep", 1, fails=True)
+    assert names(meridian, place)[-1] in told and "is of another data directory" in told and "name a new directory" in told
+    assert state_of(place) == before
+    run(meridian, "backup", "--data", stops, tmp_path / "other")
+    run(meridian, "backup", "--data", goes_on, place)
+
+
+def test_a_directory_that_was_restored_from_an_older_backup_needs_a_new_place(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    place = tmp_path / "backups"
+    run(meridian, "backup", "--data", data, place)
+    run(meridian, "backup", "--data", data, place)
+    run(meridian, "restore", place, "--data", tmp_path / "restored", "--at", names(meridian, place)[0])
+    assert "is of another data directory" in run(meridian, "backup", "--data", tmp_path / "restored", place, fails=True)
+    run(meridian, "backup", "--data", data, place)

@@ -102,6 +102,19 @@ pub enum BackupError {
         /// The data directory.
         dir: PathBuf,
     },
+    /// The place has backups of another data directory.
+    #[error(
+        "{backup}, the newest backup in {}, is of another data directory than {}, as where both went on after a backup was restored: name a new directory",
+        place.display(), dir.display()
+    )]
+    OtherDirectory {
+        /// The newest backup.
+        backup: String,
+        /// The place of the backups.
+        place: PathBuf,
+        /// The data directory.
+        dir: PathBuf,
+    },
     /// There is no backup in the place.
     #[error("{} has no backups: `meridian backup --data DIR {}` makes one", place.display(), place.display())]
     Empty {

@@ -23,6 +23,7 @@ mod bucket_lock;
 mod copy;
 mod directory;
 mod error;
+mod history;
 pub mod home;
 mod part_files;
 mod place;

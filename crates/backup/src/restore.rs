@@ -12,6 +12,7 @@ use crate::copy::{
     all_files_below, content_of, copy_file, make_dir, remove_empty_above, sync, temporary,
 };
 use crate::directory::directory;
+use crate::history::{HISTORY_FILE, History};
 use crate::part_files::READERS_LOCK;
 use crate::place::{Place, Source};
 use crate::snapshot::{Snapshot, SnapshotFile, TABLES, name_of};
@@ -90,6 +91,7 @@ impl<F: FnMut(BackupProgress)> Restoration<'_, F> {
         // Where it failed, nothing is written any more.
         under_way.shutdown().await;
         restored?;
+        History::begin_restored(self.data_dir, self.snapshot)?;
         // The catalog is the first of the snapshot's own files, and comes last.
         for file in self.snapshot.own.iter().rev() {
             if file.path == Path::new(CATALOG_FILE) {
@@ -249,7 +251,9 @@ async fn remove_left(place: &Place, snapshot: &Snapshot, data_dir: &Path) -> Res
         let is_lock = path.starts_with(TABLES) && path.ends_with(READERS_LOCK);
         let is_known = known.contains(if is_temporary { &*stem } else { &*path });
         let is_marker = path == Path::new(MARKER);
-        if !is_known && !is_lock && !is_marker {
+        let is_history = path.parent() == Some(Path::new(""))
+            && path.to_string_lossy().starts_with(HISTORY_FILE);
+        if !is_known && !is_lock && !is_marker && !is_history {
             return Err(not_empty(data_dir));
         }
         let stays = match is_lock {
@@ -280,6 +284,7 @@ fn remove_restored(data_dir: &Path, snapshot: &Snapshot, is_made: bool) {
         }
         remove_empty_above(&path, data_dir);
     }
+    let _ = fs::remove_file(data_dir.join(HISTORY_FILE));
     let left = fs::read_dir(data_dir).map_or(usize::MAX, Iterator::count);
     if left == 1 && fs::remove_file(data_dir.join(MARKER)).is_ok() && is_made {
         let _ = fs::remove_dir(data_dir);

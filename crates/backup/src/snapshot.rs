@@ -24,6 +24,9 @@ pub struct Snapshot {
     pub taken_at: String,
     /// The version of the program that took it.
     pub program: String,
+    /// The data directory that it is of: random digits; none if an older program took it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive: Option<String>,
     /// Its tables.
     pub tables: u64,
     /// Their rows.
@@ -121,6 +124,7 @@ impl Snapshot {
             name: name_of(&taken_at),
             taken_at,
             program: env!("CARGO_PKG_VERSION").to_owned(),
+            archive: None,
             tables: 0,
             rows: 0,
             parts: Vec::new(),

@@ -10,6 +10,7 @@ use catalog::{CATALOG_FILE, Catalog, copy_catalog, copy_database, utc_text};
 use store::{LoadDir, MANIFEST_FILE};
 
 use crate::copy::{content_of, copy_file, files_below, make_dir, remove_all};
+use crate::history::History;
 use crate::part_files::{HeldPart, PartFile};
 use crate::place::{Place, Target};
 use crate::snapshot::{DamagedSnapshot, Snapshot, SnapshotFile, SnapshotList, name_of};
@@ -104,6 +105,17 @@ async fn take_into(
         check_history(data_dir, target.place().name(), part, &files, &known)?;
         wanted.extend(files);
     }
+    let history = History::of(data_dir)?;
+    if let Some(newest) = before.readable.last()
+        && !history.may_follow(newest)
+    {
+        return Err(BackupError::OtherDirectory {
+            backup: newest.name().to_owned(),
+            place: target.place().name().to_owned(),
+            dir: data_dir.to_owned(),
+        });
+    }
+    snapshot.archive = Some(history.archive);
     let copying = target.copy_parts(wanted, &known, &mut snapshot.parts, tell);
     let (copied_files, copied_bytes) = Box::pin(copying).await?;
     drop(parts);
