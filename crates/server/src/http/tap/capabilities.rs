@@ -213,7 +213,12 @@ fn language(xml: &mut Xml) -> io::Result<()> {
         }
         text(xml, "description", "the Astronomical Data Query Language")?;
         for (group, forms) in FEATURES {
-            let group = format!("ivo://ivoa.net/std/TAPRegExt#features-{group}");
+            // Clients find functions by the standard's identifier in its own capitals, and some reject a group under it that is newer than they are.
+            let standard = match group {
+                "adql-conditional" => "tapregext",
+                _ => "TAPRegExt",
+            };
+            let group = format!("ivo://ivoa.net/std/{standard}#features-{group}");
             xml.create_element("languageFeatures")
                 .with_attribute(("type", group.as_str()))
                 .write_inner_content(|xml| {
