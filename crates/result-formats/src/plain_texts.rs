@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, GenericListArray, OffsetSizeTrait, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow::error::ArrowError;
@@ -69,30 +69,16 @@ fn text_bytes(array: &ArrayRef) -> usize {
     fn of_views(views: &[u128]) -> usize {
         views.iter().map(|view| *view as u32 as usize).sum()
     }
-    fn of_items(values: &ArrayRef, first: usize, end: usize) -> usize {
-        text_bytes(&values.slice(first, end - first))
+    fn of_lists<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> usize {
+        let offsets = lists.value_offsets();
+        let [first, end] = [offsets[0], offsets[lists.len()]].map(|it| it.as_usize());
+        text_bytes(&lists.values().slice(first, end - first))
     }
     match array.data_type() {
         DataType::Utf8View => of_views(array.as_string_view().views()),
         DataType::BinaryView => of_views(array.as_binary_view().views()),
-        DataType::List(_) => {
-            let lists = array.as_list::<i32>();
-            let offsets = lists.value_offsets();
-            of_items(
-                lists.values(),
-                offsets[0] as usize,
-                offsets[lists.len()] as usize,
-            )
-        }
-        DataType::LargeList(_) => {
-            let lists = array.as_list::<i64>();
-            let offsets = lists.value_offsets();
-            of_items(
-                lists.values(),
-                offsets[0] as usize,
-                offsets[lists.len()] as usize,
-            )
-        }
+        DataType::List(_) => of_lists(array.as_list::<i32>()),
+        DataType::LargeList(_) => of_lists(array.as_list::<i64>()),
         DataType::FixedSizeList(..) => text_bytes(array.as_fixed_size_list().values()),
         DataType::Struct(_) => array.as_struct().columns().iter().map(text_bytes).sum(),
         _ => 0,
