@@ -96,9 +96,14 @@ fn numbers(left: Operand, right: Operand) -> (Expr, Expr) {
         text.typed_integer().filter(|_| exact)
     };
     let (left_exact, right_exact) = (exactly(&left, right.kind), exactly(&right, left.kind));
+    // A text may be a number that no decimal holds.
+    let number = |operand: Operand| match operand.kind {
+        Kind::Decimal => operand.into_double(),
+        _ => operand.into_number().expr,
+    };
     (
-        left_exact.unwrap_or_else(|| left.into_number().expr),
-        right_exact.unwrap_or_else(|| right.into_number().expr),
+        left_exact.unwrap_or_else(|| number(left)),
+        right_exact.unwrap_or_else(|| number(right)),
     )
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Column, DFSchema, NullEquality, Result, ScalarValue};
 use datafusion::logical_expr::expr::{InList, InSubquery, ScalarFunction};
 use datafusion::logical_expr::utils::{conjunction, disjunction};
@@ -23,7 +23,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
-use super::branches::{fields_of_columns, rewrite_unions, with_columns};
+use super::branches::{fields_of_columns, with_columns};
 use super::row_members::RowMember;
 use super::{is_comparison, rewrite_node};
 use crate::functions::mysql::{self, choice};
@@ -40,7 +40,7 @@ impl AnalyzerRule for CompareValues {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let rewrite = |plan| {
+        plan.transform_up_with_subqueries(|plan| {
             rewrite_node(plan, &|expr: Expr, schema: &DFSchema| {
                 expr.transform_up(|expr| rewritten(expr, schema))
             })?
@@ -48,8 +48,8 @@ impl AnalyzerRule for CompareValues {
                 LogicalPlan::Join(join) => Ok(joined(join)),
                 other => Ok(Transformed::no(other)),
             })
-        };
-        rewrite_unions(plan, rewrite, united)
+        })
+        .data()
     }
 }
 
@@ -331,8 +331,8 @@ fn chosen(mut function: ScalarFunction, schema: &DFSchema) -> Transformed<Expr> 
     Transformed::yes(Expr::ScalarFunction(function))
 }
 
-/// A UNION whose branches have columns of the same types.
-fn united(union: Union) -> Result<Transformed<LogicalPlan>> {
+/// A UNION whose branches have columns of the same types. Numbers have them already.
+pub(super) fn united(union: Union) -> Result<Transformed<LogicalPlan>> {
     let meetings: Vec<ComparisonKind> = { fields_of_columns(&union).into_iter() }
         .map(|fields| ComparisonKind::of_results(fields.iter().map(|field| Kind::of_field(field))))
         .collect();

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Column, DFSchema, Result, plan_err};
 use datafusion::logical_expr::expr::{InList, InSubquery, ScalarFunction};
 use datafusion::logical_expr::{
@@ -22,7 +22,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
-use super::branches::{fields_of_columns, rewrite_unions, with_columns};
+use super::branches::{fields_of_columns, with_columns};
 use super::{is_comparison, rewrite_node};
 use crate::adql::meeting::{
     cannot_compare, compared_of_types, compared_together, never_alike, never_alike_of_types,
@@ -40,7 +40,7 @@ impl AnalyzerRule for MeetValues {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let rewrite = |plan| {
+        plan.transform_up_with_subqueries(|plan| {
             rewrite_node(plan, &|expr: Expr, schema: &DFSchema| {
                 expr.transform_up(|expr| rewritten(expr, schema))
             })?
@@ -48,8 +48,8 @@ impl AnalyzerRule for MeetValues {
                 LogicalPlan::Join(join) => joined(join),
                 other => Ok(Transformed::no(other)),
             })
-        };
-        rewrite_unions(plan, rewrite, united)
+        })
+        .data()
     }
 }
 
@@ -244,8 +244,8 @@ fn joined(mut join: Join) -> Result<Transformed<LogicalPlan>> {
     ))
 }
 
-/// A UNION whose branches have columns of the same types.
-fn united(union: Union) -> Result<Transformed<LogicalPlan>> {
+/// A UNION whose branches have columns of the same types. Numbers have them already.
+pub(super) fn united(union: Union) -> Result<Transformed<LogicalPlan>> {
     let types = |fields: Vec<FieldRef>| {
         let types = fields.iter().map(|field| field.data_type().clone());
         types.collect::<Vec<_>>()

@@ -20,7 +20,7 @@ use datafusion::logical_expr::{Case, Cast, Expr, ExprSchemable, LogicalPlan, Uni
 use datafusion::optimizer::AnalyzerRule;
 
 use super::branches::{fields_of_columns, rewrite_unions, with_columns};
-use super::input_schema;
+use super::{compare_values, input_schema, meet_values};
 use crate::Dialect;
 use crate::mysql::with_settled_operands;
 
@@ -51,8 +51,12 @@ impl AnalyzerRule for SettleNumbers {
             })?
             .map_data(LogicalPlan::recompute_schema)
         };
-        rewrite_unions(plan, rewrite, |union| {
-            of_common_types(union).map(Transformed::yes)
+        rewrite_unions(plan, rewrite, |union| match of_common_types(union)? {
+            LogicalPlan::Union(union) => match self.dialect {
+                Dialect::MySql => compare_values::united(union),
+                Dialect::Adql => meet_values::united(union),
+            },
+            other => Ok(Transformed::yes(other)),
         })
     }
 }
